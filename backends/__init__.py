@@ -1,0 +1,1 @@
+"""Backends: packages that turn a graph into a program. `reference` runs numpy."""

@@ -1,0 +1,191 @@
+"""Sizes: whole numbers, or polynomials over named run-time sizes.
+
+A size of a tensor is an `int`, a `Dim` ("n_tokens", at most 512) or what `+ - *` and exact `//` make of them. Sizes compare
+equal when they are the same polynomial, so shapes are checked when the graph is built, before any value is known. Plans are
+made for the bounds, code runs to the values. Next module: `gml/arena.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias, Union
+
+from gml.errors import GraphError, ShapeError
+
+Monomial: TypeAlias = "tuple[Dim, ...]"
+
+
+class SizeExpr:
+    """A polynomial with whole coefficients over `Dim`s; immutable and hashable."""
+
+    __slots__ = ("terms",)
+
+    def __init__(self, terms: Mapping[Monomial, int]) -> None:
+        self.terms: tuple[tuple[Monomial, int], ...] = tuple(
+            sorted(((m, c) for m, c in terms.items() if c), key=lambda term: tuple(d.name for d in term[0]))
+        )
+
+    def __add__(self, other: Size) -> Size:
+        terms = dict(_terms(self))
+        for monomial, coefficient in _terms(other):
+            terms[monomial] = terms.get(monomial, 0) + coefficient
+        return _size(terms)
+
+    def __mul__(self, other: Size) -> Size:
+        terms: dict[Monomial, int] = {}
+        for m1, c1 in _terms(self):
+            for m2, c2 in _terms(other):
+                monomial = tuple(sorted(m1 + m2, key=lambda d: d.name))
+                terms[monomial] = terms.get(monomial, 0) + c1 * c2
+        return _size(terms)
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+    def __neg__(self) -> Size:
+        return self * -1
+
+    def __sub__(self, other: Size) -> Size:
+        return self + other * -1
+
+    def __rsub__(self, other: Size) -> Size:
+        return self * -1 + other
+
+    def __floordiv__(self, other: Size) -> Size:
+        """Exact division; raises `ShapeError` when a remainder would be left."""
+        quotient = exact_div(self, other)
+        if quotient is None:
+            raise ShapeError(f"the size {self} is not divisible by {other} for every value of its dimensions")
+        return quotient
+
+    def __rfloordiv__(self, other: int) -> Size:
+        quotient = exact_div(other, self)
+        if quotient is None:
+            raise ShapeError(f"the size {other} is not divisible by {self} for every value of its dimensions")
+        return quotient
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SizeExpr) and self.terms == other.terms
+
+    def __hash__(self) -> int:
+        return hash(self.terms)
+
+    def __repr__(self) -> str:
+        parts = []
+        for monomial, coefficient in self.terms:
+            names = [d.name for d in monomial]
+            factor = [str(coefficient)] if coefficient != 1 or not names else []
+            parts.append("*".join(factor + names))
+        return "+".join(parts).replace("+-", "-") or "0"
+
+    __str__ = __repr__
+
+
+class Dim(SizeExpr):
+    """A named run-time size, `min <= value <= max`. Two dims of the same name and bounds are the same dim.
+
+    Raises `ShapeError` for bounds that are not whole numbers with 0 <= min <= max.
+    """
+
+    __slots__ = ("max", "min", "name")
+
+    def __init__(self, name: str, max: int, min: int = 1) -> None:
+        if not (isinstance(max, int) and isinstance(min, int) and 0 <= min <= max < 1 << 48):
+            raise ShapeError(f"Dim {name!r}: bounds must be whole numbers with 0 <= min <= max, found {min}..{max}")
+        self.name, self.min, self.max = name, min, max
+        super().__init__({(self,): 1})
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Dim):
+            return (self.name, self.min, self.max) == (other.name, other.min, other.max)
+        return super().__eq__(other)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.min, self.max))
+
+
+Size: TypeAlias = Union[int, SizeExpr]
+
+
+def _terms(size: Size) -> Iterable[tuple[Monomial, int]]:
+    return size.terms if isinstance(size, SizeExpr) else (((), int(size)),)
+
+
+def _size(terms: Mapping[Monomial, int]) -> Size:
+    """The simplest size of these terms: an int, a Dim itself, or a polynomial."""
+    kept = {m: c for m, c in terms.items() if c}
+    if not kept:
+        return 0
+    if len(kept) == 1:
+        ((monomial, coefficient),) = kept.items()
+        if not monomial:
+            return coefficient
+        if coefficient == 1 and len(monomial) == 1:
+            return monomial[0]
+    return SizeExpr(kept)
+
+
+def is_static(size: Size) -> bool:
+    """True when the size is a plain number."""
+    return not isinstance(size, SizeExpr)
+
+
+def dims_of(sizes: Iterable[Size]) -> set[Dim]:
+    """The dims that occur in some sizes."""
+    return {d for size in sizes if isinstance(size, SizeExpr) for monomial, _ in size.terms for d in monomial}
+
+
+def exact_div(size: Size, by: Size) -> Size | None:
+    """`size / by` when that is a size for every value of the dims, else None. `by` has one term."""
+    if size == by:
+        return 1
+    divisor = list(_terms(by))
+    if len(divisor) != 1 or divisor[0][1] == 0:
+        return None
+    monomial, coefficient = divisor[0]
+    quotient: dict[Monomial, int] = {}
+    for m, c in _terms(size):
+        rest = list(m)
+        for d in monomial:
+            if d not in rest:
+                return None
+            rest.remove(d)
+        if c % coefficient:
+            return None
+        quotient[tuple(rest)] = quotient.get(tuple(rest), 0) + c // coefficient
+    return _size(quotient)
+
+
+def value_of(size: Size, values: Mapping[Dim, int]) -> int:
+    """The number a size stands for. Raises `GraphError` naming a dim without a value."""
+    if not isinstance(size, SizeExpr):
+        return size
+    total = 0
+    for monomial, coefficient in size.terms:
+        for d in monomial:
+            if d not in values:
+                raise GraphError(f"the run-time size {d.name!r} has no value; pass {d.name}=... (at most {d.max})")
+            coefficient *= values[d]
+        total += coefficient
+    return total
+
+
+def max_of(size: Size) -> int:
+    """An upper bound: every dim at its max in terms added, at its min in terms subtracted."""
+    if not isinstance(size, SizeExpr):
+        return size
+    total = 0
+    for monomial, coefficient in size.terms:
+        for d in monomial:
+            coefficient *= d.max if coefficient > 0 else d.min
+        total += coefficient
+    return total
+
+
+def resolve(value: object, values: Mapping[Dim, int]) -> object:
+    """`value` with every size in it (also inside tuples) replaced by its number."""
+    if isinstance(value, SizeExpr):
+        return value_of(value, values)
+    if isinstance(value, tuple):
+        return tuple(resolve(item, values) for item in value)
+    return value
