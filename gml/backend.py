@@ -115,3 +115,8 @@ def compile(graph: Graph | Tensor, backend: str | Backend = "reference", **optio
         graph = Graph(graph)
     chosen = get_backend(backend, **options) if isinstance(backend, str) else backend
     return chosen.compile(graph)
+
+
+def default_backend() -> str:
+    """The name of the backend that is used when none is asked for: the compiled one where it is installed."""
+    return "cpu" if "cpu" in backend_names() else "reference"
