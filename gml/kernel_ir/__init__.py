@@ -1,0 +1,11 @@
+"""The kernel IR: `nodes.py` (what there is), `builder.py`, `verify.py`, `printer.py`, `interp.py`."""
+
+from gml.kernel_ir.builder import Builder, KernelError
+from gml.kernel_ir.nodes import (
+    BOOL, F16, F32, F64, I8, I16, I32, I64, PTR, U8, U16, U32, U64, VOID, Block, Kernel, Node, Type,
+)  # fmt: skip
+
+__all__ = [
+    "BOOL", "F16", "F32", "F64", "I8", "I16", "I32", "I64", "PTR", "U8", "U16", "U32", "U64", "VOID",
+    "Block", "Builder", "Kernel", "KernelError", "Node", "Type",
+]  # fmt: skip

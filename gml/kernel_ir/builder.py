@@ -1,0 +1,362 @@
+"""Builds kernel IR: `b.add(x, y)`, `x + 1.0`, `b.loop(...)`. Types are checked here, at the call that is wrong.
+
+Pure nodes are value-numbered within their block and the blocks around it, and integer arithmetic on constants is folded, so
+lowerings may recompute indices freely. Next module: `verify.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from gml.errors import Error
+from gml.kernel_ir.nodes import BOOL, F32, I32, I64, KINDS, PTR, VOID, Block, Kernel, Node, Type
+
+Operand: TypeAlias = "Node | int | float"
+
+
+class KernelError(Error):
+    """A lowering built kernel IR that does not fit together: a fault in an op or a pass, not in the user's model."""
+
+
+class Builder:
+    """Appends nodes to the innermost open block of one kernel."""
+
+    def __init__(self, name: str) -> None:
+        self.kernel = Kernel(name, [], Block())
+        self._blocks = [self.kernel.body]
+        self._numbers: list[dict[Any, Node]] = [{}]
+
+    # -- parameters and constants -----------------------------------------------------------------------------------------
+
+    def param(self, name: str, type: Type = PTR) -> Node:
+        """A new parameter of the kernel."""
+        node = Node("param", type, (), {"index": len(self.kernel.params), "name": name}, self)
+        self.kernel.params = [*self.kernel.params, node]
+        return node
+
+    def const(self, value: Any, type: Type = F32) -> Node:
+        """A number in every lane, or one number per lane given as a tuple."""
+        if isinstance(value, (tuple, list)):
+            value = tuple(value)
+            if len(value) != type.lanes:
+                raise KernelError(f"const: {type} needs {type.lanes} numbers, found {len(value)}")
+        return self._node("const", type, (), {"value": value})
+
+    def i64(self, value: int) -> Node:
+        """A scalar i64 constant."""
+        return self.const(int(value), I64)
+
+    # -- memory -----------------------------------------------------------------------------------------------------------
+
+    def load(self, pointer: Node, offset: Operand, type: Type, *, constant: bool = False) -> Node:
+        """`type.n_bytes` bytes at pointer + offset."""
+        return self._node("load", type, (pointer, self._i64(offset)), {"constant": constant} if constant else {})
+
+    def store(self, pointer: Node, offset: Operand, value: Node) -> None:
+        """All lanes of `value` to pointer + offset."""
+        self._node("store", VOID, (pointer, self._i64(offset), value), {})
+
+    def gather(self, pointer: Node, offset: Operand, stride: Operand, type: Type) -> Node:
+        """Lane i from pointer + offset + i * stride."""
+        if type.lanes == 1:
+            return self.load(pointer, offset, type)
+        return self._node("gather", type, (pointer, self._i64(offset), self._i64(stride)), {})
+
+    def scatter(self, pointer: Node, offset: Operand, stride: Operand, value: Node) -> None:
+        """Lane i to pointer + offset + i * stride."""
+        if value.lanes == 1:
+            self.store(pointer, offset, value)
+        else:
+            self._node("scatter", VOID, (pointer, self._i64(offset), self._i64(stride), value), {})
+
+    def prefetch(self, pointer: Node, offset: Operand) -> None:
+        """Say that the line at pointer + offset will be read soon."""
+        self._node("prefetch", VOID, (pointer, self._i64(offset)), {})
+
+    def offset(self, pointer: Node, n_bytes: Operand) -> Node:
+        """The pointer moved by bytes."""
+        if isinstance(n_bytes, int) and n_bytes == 0:
+            return pointer
+        return self._node("offset", PTR, (pointer, self._i64(n_bytes)), {})
+
+    def scratch(self, n_bytes: int) -> Node:
+        """Memory private to this call of the kernel, aligned to 64 bytes."""
+        return self._node("scratch", PTR, (), {"n_bytes": int(n_bytes)})
+
+    def atomic_add(self, pointer: Node, offset: Operand, value: Operand) -> Node:
+        """Add to the i64 at pointer + offset; the old value."""
+        return self._node("atomic_add", I64, (pointer, self._i64(offset), self._i64(value)), {})
+
+    # -- arithmetic -------------------------------------------------------------------------------------------------------
+
+    def add(self, a: Operand, b: Operand) -> Node:
+        return self._binary("add", a, b)
+
+    def sub(self, a: Operand, b: Operand) -> Node:
+        return self._binary("sub", a, b)
+
+    def mul(self, a: Operand, b: Operand) -> Node:
+        return self._binary("mul", a, b)
+
+    def div(self, a: Operand, b: Operand) -> Node:
+        return self._binary("div", a, b)
+
+    def rem(self, a: Operand, b: Operand) -> Node:
+        return self._binary("rem", a, b)
+
+    def min(self, a: Operand, b: Operand) -> Node:
+        return self._binary("min", a, b)
+
+    def max(self, a: Operand, b: Operand) -> Node:
+        return self._binary("max", a, b)
+
+    def and_(self, a: Operand, b: Operand) -> Node:
+        return self._binary("and", a, b)
+
+    def or_(self, a: Operand, b: Operand) -> Node:
+        return self._binary("or", a, b)
+
+    def xor(self, a: Operand, b: Operand) -> Node:
+        return self._binary("xor", a, b)
+
+    def shl(self, a: Operand, b: Operand) -> Node:
+        return self._binary("shl", a, b)
+
+    def shr(self, a: Operand, b: Operand) -> Node:
+        return self._binary("shr", a, b)
+
+    def neg(self, a: Node) -> Node:
+        return self._node("neg", a.type, (a,), {})
+
+    def abs(self, a: Node) -> Node:
+        return self._node("abs", a.type, (a,), {})
+
+    def fma(self, a: Operand, b: Operand, c: Operand) -> Node:
+        """a * b + c, rounded once."""
+        a, b, c = self._same(a, b, c)
+        return self._node("fma", a.type, (a, b, c), {})
+
+    def cmp(self, how: str, a: Operand, b: Operand) -> Node:
+        """A truth value per lane; how: lt le gt ge eq ne."""
+        a, b = self._same(a, b)
+        return self._node("cmp", BOOL.vec(a.lanes), (a, b), {"how": how})
+
+    def select(self, condition: Node, a: Operand, b: Operand) -> Node:
+        """a where the condition holds, else b."""
+        a, b = self._same(a, b, lanes=condition.lanes)
+        if condition.lanes == 1 and a.lanes > 1:
+            condition = self.splat(condition, a.lanes)
+        return self._node("select", a.type, (condition, a, b), {})
+
+    def round(self, how: str, a: Node) -> Node:
+        """floor, ceil, trunc, even or away."""
+        return self._node("round", a.type, (a,), {"how": how})
+
+    def math(self, fn: str, a: Node) -> Node:
+        """sqrt exp log sin cos tanh erf of f32."""
+        return self._node("math", a.type, (a,), {"fn": fn})
+
+    def cast(self, a: Node, type: Type) -> Node:
+        """By value to a scalar kind; lanes stay."""
+        type = type.vec(a.lanes)
+        return a if a.type == type else self._node("cast", type, (a,), {})
+
+    def bitcast(self, a: Node, type: Type) -> Node:
+        """The same bits as another type of the same size."""
+        return a if a.type == type else self._node("bitcast", type, (a,), {})
+
+    # -- lanes ------------------------------------------------------------------------------------------------------------
+
+    def splat(self, a: Node, lanes: int) -> Node:
+        """A scalar in every lane."""
+        return a if lanes == 1 else self._node("splat", a.type.vec(lanes), (a,), {})
+
+    def extract(self, a: Node, lane: int) -> Node:
+        """One lane as a scalar."""
+        return a if a.lanes == 1 else self._node("extract", a.type.scalar, (a,), {"lane": lane})
+
+    def insert(self, a: Node, scalar: Node, lane: int) -> Node:
+        """`a` with one lane replaced."""
+        return self._node("insert", a.type, (a, scalar), {"lane": lane})
+
+    def shuffle(self, a: Node, b: Node | None, lanes: Sequence[int]) -> Node:
+        """Lanes chosen by index from a's lanes followed by b's."""
+        return self._node("shuffle", a.type.vec(len(lanes)), (a, a if b is None else b), {"lanes": tuple(lanes)})
+
+    def concat(self, a: Node, b: Node) -> Node:
+        """a's lanes, then b's (same type)."""
+        return self.shuffle(a, b, range(2 * a.lanes))
+
+    def slice(self, a: Node, start: int, lanes: int) -> Node:
+        """Some neighbouring lanes."""
+        return self.extract(a, start) if lanes == 1 else self.shuffle(a, None, range(start, start + lanes))
+
+    def reduce(self, how: str, a: Node) -> Node:
+        """add, min or max of all lanes, halves folded."""
+        return a if a.lanes == 1 else self._node("reduce", a.type.scalar, (a,), {"how": how})
+
+    def lookup(self, table: Sequence[int], index: Node, type: Type) -> Node:
+        """Each lane (u8, below 16) replaced by its entry of a table of 16 eight-bit numbers."""
+        return self._node("lookup", type.vec(index.lanes), (index,), {"table": tuple(table)})
+
+    def group_dot(self, w: Sequence[Node], x: Sequence[Node], w_max: int) -> Node:
+        """i32 sums over all pairs of 4 neighbouring products; `w_max` bounds |w|."""
+        return self._node("group_dot", I32.vec(w[0].lanes // 4), (*w, *x), {"w_max": w_max})
+
+    # -- structure --------------------------------------------------------------------------------------------------------
+
+    def loop(
+        self,
+        start: Operand,
+        stop: Operand,
+        body: Callable[..., Sequence[Node] | Node | None],
+        carried: Sequence[Node] = (),
+        *,
+        step: Operand = 1,
+        unroll: bool = False,
+    ) -> tuple[Node, ...]:
+        """for index in range(start, stop, step): carried = body(index, *carried). Gives the last carried values.
+
+        A loop of known trip count 0 is dropped, of 1 inlined; with `unroll` all of known count are.
+        """
+        bounds = [v if isinstance(v, int) else _known(v) for v in (start, stop, step)]
+        if all(v is not None for v in bounds):
+            indices = range(*bounds)  # type: ignore[arg-type]
+            if len(indices) <= 1 or unroll:
+                values = tuple(carried)
+                for i in indices:
+                    values = _tuple(body(self.i64(i), *values))
+                return values
+        block = Block()
+        block.params = [
+            Node("block_param", t, (), {"index": i}, self) for i, t in enumerate([I64, *(c.type for c in carried)])
+        ]
+        block.yields = self._inside(block, lambda: _tuple(body(*block.params)))
+        if [y.type for y in block.yields] != [c.type for c in carried]:
+            raise KernelError(f"loop: carries {[c.type for c in carried]} but yields {[y.type for y in block.yields]}")
+        node = self._node("for", VOID, (self._i64(start), self._i64(stop), self._i64(step), *carried), {"body": block})
+        return tuple(self._result(node, i, c.type) for i, c in enumerate(carried))
+
+    def when(
+        self,
+        condition: Node,
+        then: Callable[[], Sequence[Node] | Node | None],
+        other: Callable[[], Sequence[Node] | Node | None] | None = None,
+    ) -> tuple[Node, ...]:
+        """Do `then` where the (scalar) condition holds, else `other`; both yield values of the same types."""
+        blocks = (Block(), Block())
+        for block, make in zip(blocks, (then, other or (lambda: None)), strict=True):
+            block.yields = self._inside(block, lambda make=make: _tuple(make()))
+        types = [y.type for y in blocks[0].yields]
+        if types != [y.type for y in blocks[1].yields]:
+            raise KernelError(f"when: yields {types} and {[y.type for y in blocks[1].yields]}")
+        node = self._node("if", VOID, (condition,), {"then": blocks[0], "other": blocks[1]})
+        return tuple(self._result(node, i, t) for i, t in enumerate(types))
+
+    def call(self, fn: Any, *args: Node, type: Type = VOID) -> Node:
+        """Call a Python function with these values (map_custom)."""
+        return self._node("call", type, args, {"fn": fn})
+
+    def finish(self) -> Kernel:
+        """The kernel; nothing can be added afterwards."""
+        if len(self._blocks) != 1:
+            raise KernelError(f"kernel {self.kernel.name}: {len(self._blocks) - 1} blocks are still open")
+        self._blocks = []
+        return self.kernel
+
+    # -- inside -----------------------------------------------------------------------------------------------------------
+
+    def _inside(self, block: Block, make: Callable[[], tuple[Node, ...]]) -> tuple[Node, ...]:
+        self._blocks.append(block)
+        self._numbers.append({})
+        try:
+            return make()
+        finally:
+            self._blocks.pop()
+            self._numbers.pop()
+
+    def _result(self, node: Node, index: int, type: Type) -> Node:
+        return self._node("result", type, (node,), {"index": index})
+
+    def _i64(self, value: Operand) -> Node:
+        if isinstance(value, Node):
+            return value if value.type == I64 else self.cast(value, I64)
+        return self.const(int(value), I64)
+
+    def _same(self, *operands: Operand, lanes: int = 1) -> tuple[Node, ...]:
+        """Operands with one type: numbers take it, scalars are splatted."""
+        nodes = [v for v in operands if isinstance(v, Node)]
+        if not nodes:
+            raise KernelError("an operation needs at least one value that is not a Python number")
+        scalar = nodes[0].type.scalar
+        lanes = max(lanes, *(n.lanes for n in nodes))
+        made = []
+        for v in operands:
+            if not isinstance(v, Node):
+                made.append(self.const(v, scalar.vec(lanes)))
+            elif v.type.scalar != scalar or v.lanes not in (1, lanes):
+                raise KernelError(f"operands of types {[str(n.type) for n in nodes]} do not fit together; cast them")
+            else:
+                made.append(self.splat(v, lanes))
+        return tuple(made)
+
+    def _binary(self, kind: str, a: Operand, b: Operand) -> Node:
+        a, b = self._same(a, b)
+        if a.type == I64:
+            folded = _fold(kind, _known(a), _known(b), a, b)
+            if folded is not None:
+                return folded if isinstance(folded, Node) else self.const(folded, I64)
+        return self._node(kind, a.type, (a, b), {})
+
+    def _node(self, kind: str, type: Type, args: tuple[Node, ...], attrs: dict[str, Any]) -> Node:
+        pure = KINDS[kind][2]
+        key = None
+        if pure and kind != "result":
+            key = (kind, type, args, tuple(sorted((k, _number_key(v)) for k, v in attrs.items())))
+            for numbers in reversed(self._numbers):
+                if key in numbers:
+                    return numbers[key]
+        node = Node(kind, type, args, attrs, self)
+        self._blocks[-1].nodes.append(node)
+        if key is not None:
+            self._numbers[-1][key] = node
+        return node
+
+
+def _number_key(value: Any) -> Any:
+    """Constants that compare equal but differ (0.0 and -0.0, 1 and 1.0) are different numbers here."""
+    return (type(value).__name__, repr(value)) if isinstance(value, (float, tuple)) else value
+
+
+def _tuple(values: Sequence[Node] | Node | None) -> tuple[Node, ...]:
+    if values is None:
+        return ()
+    return (values,) if isinstance(values, Node) else tuple(values)
+
+
+def _known(node: Node) -> int | None:
+    return node.attrs["value"] if node.kind == "const" and node.type == I64 else None
+
+
+def _fold(kind: str, x: int | None, y: int | None, a: Node, b: Node) -> int | Node | None:
+    """Arithmetic on index constants, and the neutral elements."""
+    if x is not None and y is not None:
+        if kind in ("div", "rem") and y:
+            quotient = abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
+            return quotient if kind == "div" else x - quotient * y
+        simple = {"add": x + y, "sub": x - y, "mul": x * y, "min": min(x, y), "max": max(x, y)}
+        return simple.get(kind)
+    if kind == "add" and 0 in (x, y):
+        return b if x == 0 else a
+    if kind == "sub" and y == 0:
+        return a
+    if kind == "mul" and 0 in (x, y):
+        return 0
+    if kind == "mul" and 1 in (x, y):
+        return b if x == 1 else a
+    if kind == "div" and y == 1:
+        return a
+    if kind == "rem" and y == 1:
+        return 0
+    return None
