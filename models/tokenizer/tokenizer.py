@@ -1,0 +1,234 @@
+"""The tokenizer of a GGUF file: text to ids and back.
+
+Arrives: the file's metadata, then text or ids. Leaves: ids (int32 arrays) or text. `from_metadata` reads the vocabulary
+(`vocabulary.py`), picks the model by `tokenizer.ggml.model` (`bpe.py`, `spm.py`) and for byte-level BPE the
+pre-tokenizer by `tokenizer.ggml.pre` (`pretokenizers.py`). Encoding first finds special tokens (`special.py`), then
+gives the text between them to the model. Ids are those of llama.cpp. Next module: `models/session.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from gml.errors import TokenizerError, UnsupportedError
+from gml.models.tokenizer.bpe import ByteLevelBpe
+from gml.models.tokenizer.memo import PieceMemo
+from gml.models.tokenizer.pretokenizers import find_pretokenizer
+from gml.models.tokenizer.special import SpecialMatcher
+from gml.models.tokenizer.spm import SentencePieceBpe
+from gml.models.tokenizer.stream import StreamDecoder
+from gml.models.tokenizer.vocabulary import PREFIX, TokenType, Vocabulary, flag
+
+
+class Model(Protocol):
+    """What a tokenizer model does with the text between special tokens."""
+
+    @property
+    def missing_bytes(self) -> frozenset[int]: ...
+
+    def encode(self, fragment: str, *, starts: bool) -> bytes: ...
+
+    def piece(self, token: str, kind: TokenType) -> bytes: ...
+
+
+class Tokenizer:
+    """A vocabulary with its model and flags. Make one with `from_metadata`.
+
+    Attributes: vocabulary; model; add_bos, add_eos: what `encode(add_special=True)` adds; add_space_prefix: the model
+    puts a space before text that starts or follows a special token, and decoding drops it at the start.
+    """
+
+    def __init__(
+        self, vocabulary: Vocabulary, model: Model, *, add_bos: bool, add_eos: bool, add_space_prefix: bool = False
+    ):
+        for added, name in ((add_bos, "bos"), (add_eos, "eos")):
+            if added and name not in vocabulary.specials:
+                raise TokenizerError(
+                    f"tokenizer.ggml.add_{name}_token is true, but tokenizer.ggml.{name}_token_id names no token of the "
+                    "vocabulary; set one of the two"
+                )
+        self.vocabulary = vocabulary
+        self.model = model
+        self.add_bos = add_bos
+        self.add_eos = add_eos
+        self.add_space_prefix = add_space_prefix
+        special = vocabulary.special_ids(parse_special=True)
+        self._matchers = {
+            False: SpecialMatcher(vocabulary, vocabulary.special_ids(parse_special=False)),
+            True: SpecialMatcher(vocabulary, special),
+        }
+        self._special = frozenset(special)
+        self.skipped_ids = frozenset(
+            token for token in special if vocabulary.types[token] in (TokenType.CONTROL, TokenType.UNKNOWN)
+        )
+        self._pieces = PieceMemo(self._make_piece)
+
+    @classmethod
+    def from_metadata(cls, metadata: Mapping[str, Any], pre: str | None = None) -> Tokenizer:
+        """The tokenizer that a GGUF file's metadata describes.
+
+        `pre` overrides `tokenizer.ggml.pre`. Raises TokenizerError for a vocabulary that is missing or broken,
+        UnsupportedError for a model or pre-tokenizer that is not known.
+        """
+        name = metadata.get(PREFIX + "model")
+        if not isinstance(name, str):
+            raise TokenizerError("tokenizer.ggml.model is missing or no string: the file does not say how it tokenizes")
+        build = MODELS.get(name)
+        if build is None:
+            raise UnsupportedError(f"tokenizer.ggml.model: {name!r} is not supported; supported: {', '.join(MODELS)}")
+        return build(metadata, pre)
+
+    @property
+    def n_vocab(self) -> int:
+        """The number of tokens; ids are below it."""
+        return self.vocabulary.n_vocab
+
+    @property
+    def bos_id(self) -> int | None:
+        """The id that begins a text, if there is one."""
+        return self.vocabulary.specials.get("bos")
+
+    @property
+    def eos_id(self) -> int | None:
+        """The id that ends a text, if there is one."""
+        return self.vocabulary.specials.get("eos")
+
+    @property
+    def eot_id(self) -> int | None:
+        """The id that ends a turn of a chat, if there is one."""
+        return self.vocabulary.specials.get("eot")
+
+    @property
+    def eog_ids(self) -> frozenset[int]:
+        """All ids at which generation ends."""
+        return self.vocabulary.eog
+
+    @property
+    def token_types(self) -> np.ndarray:
+        """int32[n_vocab] of TokenType, amended as the vocabulary's docstring says."""
+        return self.vocabulary.types
+
+    @property
+    def missing_bytes(self) -> frozenset[int]:
+        """Bytes that the vocabulary cannot spell: encoding leaves them out, with a warning."""
+        return self.model.missing_bytes
+
+    def token_id(self, spelling: str) -> int | None:
+        """The id of a token by its spelling in the vocabulary (`<|im_end|>`, `Ġthe`, `▁the`)."""
+        return self.vocabulary.ids.get(spelling)
+
+    def is_special(self, token: int) -> bool:
+        """Whether an id is a control, unknown or user-defined token."""
+        return token in self._special
+
+    def encode(self, text: str | bytes, *, add_special: bool = False, parse_special: bool = False) -> np.ndarray:
+        """Ids of a text, an int32 array.
+
+        add_special: begin with BOS and end with EOS as far as add_bos and add_eos say. parse_special: text that spells
+        a control token is that token; otherwise it is text (user-defined tokens always count). Bytes need not be
+        valid UTF-8: byte-level BPE reads a bad byte as U+FFFD, SentencePiece keeps it as a byte token. Raises
+        TokenizerError for a str with lone surrogates.
+        """
+        fragments = self._matchers[parse_special].partition(_readable(text))
+        parts: list[bytes] = []
+        starts = True
+        for fragment in fragments:
+            if isinstance(fragment, int):
+                parts.append(np.int32(fragment).tobytes())
+                starts = True
+            else:
+                parts.append(self.model.encode(fragment, starts=starts))
+                starts = False
+        if add_special and self.add_bos:
+            parts.insert(0, np.int32(self.bos_id).tobytes())
+        if add_special and self.add_eos:
+            parts.append(np.int32(self.eos_id).tobytes())
+        return np.frombuffer(bytearray(b"".join(parts)), dtype=np.int32)
+
+    def _make_piece(self, token: int) -> bytes:
+        if isinstance(token, bool) or not isinstance(token, (int, np.integer)):
+            raise TokenizerError(f"expected a token id, found {type(token).__name__}")
+        if not 0 <= token < self.n_vocab:
+            raise TokenizerError(f"token id {token} is outside the vocabulary of {self.n_vocab} tokens")
+        return self.model.piece(self.vocabulary.tokens[token], TokenType(int(self.vocabulary.types[token])))
+
+    def piece(self, token: int) -> bytes:
+        """The bytes of one token, part of a character perhaps. Raises TokenizerError for an id outside the vocabulary."""
+        return self._pieces[token]
+
+    def decode_bytes(
+        self, ids: Iterable[int] | np.ndarray, *, skip_special: bool = False, continuation: bool = False
+    ) -> bytes:
+        """The bytes that ids stand for, without the space prefix of SentencePiece vocabularies.
+
+        skip_special: control and unknown tokens give nothing. continuation: the ids continue a text, so that nothing
+        is dropped at their start.
+        """
+        tokens = ids.reshape(-1).tolist() if isinstance(ids, np.ndarray) else list(ids)
+        joined = b"".join(map(self._pieces.__getitem__, tokens))
+        if skip_special:
+            tokens = [token for token in tokens if token not in self.skipped_ids]
+            joined = b"".join(map(self._pieces.__getitem__, tokens))
+        prefixed = self.add_space_prefix and not continuation and tokens and tokens[0] not in self._special
+        return joined[1:] if prefixed and self._pieces[tokens[0]].startswith(b" ") else joined
+
+    def decode(self, ids: Iterable[int] | np.ndarray, *, skip_special: bool = False, continuation: bool = False) -> str:
+        """The text that ids stand for; bytes that are not UTF-8 become U+FFFD. Options as in `decode_bytes`."""
+        return self.decode_bytes(ids, skip_special=skip_special, continuation=continuation).decode("utf-8", "replace")
+
+    def stream(self, *, skip_special: bool = False, continuation: bool = False) -> StreamDecoder:
+        """A decoder for ids that come one by one."""
+        return StreamDecoder(self, skip_special=skip_special, continuation=continuation)
+
+
+def _readable(text: str | bytes) -> str:
+    """Text or bytes as str, with surrogate escapes for bytes that are not UTF-8."""
+    if isinstance(text, str):
+        try:
+            text.isascii() or text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise TokenizerError(
+                f"the text has the lone surrogate U+{ord(text[error.start]):04X} at character {error.start}; "
+                "give bytes, or replace it"
+            ) from None
+        return text
+    if isinstance(text, (bytes, bytearray, memoryview)):
+        return bytes(text).decode("utf-8", "surrogateescape")
+    raise TokenizerError(f"expected text as str or bytes, found {type(text).__name__}")
+
+
+def _byte_level_bpe(metadata: Mapping[str, Any], pre: str | None) -> Tokenizer:
+    name = pre if pre is not None else metadata.get(PREFIX + "pre", "default")
+    row = find_pretokenizer(name if isinstance(name, str) else repr(name))
+    vocabulary = Vocabulary.from_metadata(metadata, {})
+    if PREFIX + "merges" not in metadata:
+        raise TokenizerError(
+            "tokenizer.ggml.merges is missing: a vocabulary of type gpt2 needs them; take a complete file"
+        )
+    model = ByteLevelBpe(vocabulary, metadata[PREFIX + "merges"], row)
+    return Tokenizer(
+        vocabulary,
+        model,
+        add_bos=flag(metadata, "add_bos_token", row.add_bos),
+        add_eos=flag(metadata, "add_eos_token", False),
+    )
+
+
+def _sentencepiece_bpe(metadata: Mapping[str, Any], pre: str | None) -> Tokenizer:
+    del pre  # SentencePiece vocabularies have no pre-tokenizer; their files say "default"
+    add_space_prefix = flag(metadata, "add_space_prefix", True)
+    vocabulary = Vocabulary.from_metadata(metadata, {"bos": 1, "eos": 2, "unk": 0})
+    return Tokenizer(
+        vocabulary,
+        SentencePieceBpe(vocabulary, add_space_prefix=add_space_prefix),
+        add_bos=flag(metadata, "add_bos_token", True),
+        add_eos=flag(metadata, "add_eos_token", False),
+        add_space_prefix=add_space_prefix,
+    )
+
+
+# tokenizer.ggml.model -> how to build it.
+MODELS = {"gpt2": _byte_level_bpe, "llama": _sentencepiece_bpe}

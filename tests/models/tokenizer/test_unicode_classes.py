@@ -1,0 +1,69 @@
+"""The class data is what llama.cpp uses. `python tests/models/tokenizer/test_unicode_classes.py JSON` writes it anew."""
+
+from __future__ import annotations
+
+import json
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+
+from gml.models.tokenizer import text as text_module
+
+HEADER = '''"""Code point classes of Unicode 15 as llama.cpp uses them. Generated, do not edit.
+
+Written by `python tests/models/tokenizer/test_unicode_classes.py unicode_llama.json` from the class tables of
+llama.cpp b11434 (unicode-data.cpp); the same file, run as a test, checks it. Exact classes matter: a newer Unicode has
+more letters, and then other ids. Each class is a list of base-36 numbers, in turn the gap before a range and its
+length; `text.py` reads it.
+"""
+
+CLASSES = {
+'''
+NAMES = ("L", "N", "P", "M", "S", "whitespace")
+
+
+def base36(number: int) -> str:
+    digits = "0123456789abcdefghijklmnopqrstuvwxyz"
+    return digits[number] if number < 36 else base36(number // 36) + digits[number % 36]
+
+
+def render(classes: dict[str, list[list[int]]]) -> str:
+    """The text of unicode_classes.py."""
+    parts = [HEADER]
+    for name in NAMES:
+        end, words = 0, []
+        for first, last in classes[name]:
+            words += [base36(first - end), base36(last + 1 - first)]
+            end = last + 1
+        lines = textwrap.wrap(" ".join(words), 116)
+        parts.append(f'    "{name}": """\n' + "\n".join(lines) + '\n""",\n')
+    return "".join(parts) + "}\n"
+
+
+def test_classes_are_llama_cpp_s(vectors):
+    truth = json.loads((vectors / "tokenizer" / "unicode_llama.json").read_text(encoding="utf-8"))
+    for name in NAMES:
+        assert text_module.class_ranges(name).tolist() == truth[name], name
+    module = Path(text_module.__file__).with_name("unicode_classes.py")
+    assert module.read_text(encoding="utf-8") == render(truth)
+
+
+def test_folding_agrees_with_the_ranges_at_every_code_point(vectors):
+    truth = json.loads((vectors / "tokenizer" / "unicode_llama.json").read_text(encoding="utf-8"))
+    expected = np.full(0x110000, ord(text_module.OTHER_CHARACTER))
+    for name, character in text_module.CLASS_CHARACTERS.items():
+        for first, last in truth[name]:
+            expected[first : last + 1] = ord(character)
+    for first, last in truth["whitespace"]:
+        expected[first : last + 1] = 0x0B
+    expected[:128] = np.arange(128)
+    everything = "".join(map(chr, range(0x110000)))
+    folded = text_module.fold_classes(everything)
+    assert np.array_equal(np.frombuffer(folded.encode("latin-1"), np.uint8), expected)
+
+
+if __name__ == "__main__":
+    classes = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    Path(text_module.__file__).with_name("unicode_classes.py").write_text(render(classes), encoding="utf-8")
