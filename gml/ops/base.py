@@ -60,6 +60,12 @@ class OpDef:
     view         the result looks into source 0's storage with other strides; nothing is computed
     writes       index of the source whose storage the op writes; the result looks into it
     in_place     sources whose storage the result may reuse when nothing else needs them
+    copies       the result has source 0's values (cont, dup)
+    impure       not a function of its sources alone (a user's Python function): never merged or hoisted
+    lower        what it computes in kernel IR: one of the forms of `gml/ops/lower.py`
+    expand       (attrs, *sources) -> Tensor: the same as a composition of other ops, in place of `lower`
+    refine       (attrs, options, *sources) -> Tensor or None: a form of this op that suits compiled code better, if there is
+                 one for these sources; options: `gml.compiler.Options`
     """
 
     name: str
@@ -71,6 +77,11 @@ class OpDef:
     view: bool = False
     writes: int | None = None
     in_place: tuple[int, ...] = ()
+    copies: bool = False
+    impure: bool = False
+    lower: Any = None
+    expand: Callable[..., Tensor] | None = None
+    refine: Callable[..., Tensor | None] | None = None
 
     def __call__(self, *src: Tensor, **attributes: Any) -> Tensor:
         """A new tensor: this op over `src`. Raises `ShapeError` when the sources do not fit."""
