@@ -1,0 +1,77 @@
+"""What programs over a plan share: the buffers, reading results, calling the user's functions.
+
+Arrives: a `CompiledGraph`; leaves: `PlannedProgram`, the base of the interpreter's and of every backend's program.
+Next module: `gml/backend.py`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gml.arena import aligned_bytes
+from gml.backend import Program
+from gml.compiler.plan import CompiledGraph
+from gml.compiler.regions import Region
+from gml.dims import Dim, max_of, value_of
+from gml.errors import GraphError
+from gml.ops.base import resolved
+from gml.ops.lower import Chunks
+from gml.tensor import Tensor, strided
+
+
+def count_chunks(chunks: Chunks, values: dict[Dim, int]) -> int:
+    """The number of chunks at these run-time sizes."""
+    total = 1
+    for size, step in chunks.factors:
+        total *= -(-value_of(size, values) // step)
+    return total
+
+
+class PlannedProgram(Program):
+    """A program with one activation buffer and storage for what the setup makes."""
+
+    def __init__(self, compiled: CompiledGraph) -> None:
+        super().__init__(compiled.state.graph)
+        self.compiled = compiled
+        self.activations = aligned_bytes(compiled.plan.peak_bytes, "the activation buffer")
+        self.hoisted: dict[Tensor, np.ndarray] = {}
+        self._ran = False
+
+    def storage(self, root: Tensor) -> np.ndarray:
+        """The bytes of a root tensor: a leaf's own, a part of the activation buffer, or what the setup made."""
+        if root.is_leaf:
+            return root.bytes()
+        offset = self.compiled.plan.offsets.get(root)
+        if offset is not None:
+            return self.activations[offset : offset + max_of(root.n_bytes)]
+        if root not in self.hoisted:
+            self.hoisted[root] = aligned_bytes(max_of(root.n_bytes), root.describe())
+        return self.hoisted[root]
+
+    def run(self, **sizes: int) -> None:
+        super().run(**sizes)
+        self._ran = True
+
+    def read(self, tensor: Tensor) -> np.ndarray:
+        moved = self.compiled.state.moved.get(tensor, tensor if tensor.root.is_leaf else None)
+        if tensor not in self.graph.index:
+            raise GraphError(f"{tensor.describe()} is not part of this program's graph")
+        if moved is None:
+            raise GraphError(f"{tensor.describe()} was not kept; call .keep() on it before compiling")
+        if not self._ran:
+            raise GraphError("nothing to read yet: run the program first")
+        blocks = strided(moved, self.storage(moved.root), self.values)
+        if moved.type.name == "F32" or moved.type.is_integer:
+            decoded = blocks
+        else:
+            decoded = moved.type.decode(blocks)
+        return decoded.reshape([value_of(n, self.values) for n in tensor.shape])
+
+    def call_back(self, region: Region, values: dict[Dim, int]) -> None:
+        """Run a region that is a Python function of the user's."""
+        node = region.out
+        assert node.op is not None
+        arrays = [s.type.decode(strided(s, self.storage(s.root), values)) for s in node.src]
+        result = node.op.reference(resolved(node.attrs, values), *arrays)
+        target = strided(node, self.storage(node.root), values)
+        target[...] = node.type.encode(np.ascontiguousarray(result).reshape(target.shape[:3] + (-1,)))
