@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 import warnings
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -45,11 +46,14 @@ class MergeTable:
         lines = string_list(merges, "tokenizer.ggml.merges")
         radix = n_vocab + 1
         try:
-            pairs = [line.split(" ") for line in lines]
-            left = [ids[first] for first, _ in pairs]
-            right = [ids[second] for _, second in pairs]
-            merged = [ids[first + second] for first, second in pairs]
-        except (KeyError, ValueError):
+            # In bulk, without a list for each line: a third of the time. Right only if each line has one space.
+            parts = " ".join(lines).split(" ")
+            firsts, seconds = parts[::2], parts[1::2]
+            if list(map(" ".join, zip(firsts, seconds, strict=False))) != lines:
+                raise KeyError
+            left, right = (list(map(ids.__getitem__, column)) for column in (firsts, seconds))
+            merged = [ids[first + second] for first, second in zip(firsts, seconds, strict=True)]
+        except KeyError:
             left, right, merged = cls._ids_checked(lines, ids)
         # Of a merge that stands there twice the first counts: the dict is filled from the end.
         keys = np.array(left, np.int64)[::-1] * radix + np.array(right, np.int64)[::-1]
@@ -85,7 +89,7 @@ class MergeTable:
     def _merge_short(self, ids: list[int]) -> list[int]:
         packed, radix = self.packed.get, self.radix
         none = len(self.packed) * radix + (1 << 62)
-        values = [packed(a * radix + b, none) for a, b in zip(ids, ids[1:], strict=False)]
+        values = [packed(a * radix + b, none) for a, b in pairwise(ids)]
         while values:
             best = min(values)
             if best == none:

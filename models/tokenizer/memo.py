@@ -39,7 +39,7 @@ class WordMemo(dict[str, bytes]):
 
 
 class PieceMemo(dict[int, bytes]):
-    """id -> bytes, made by `make` on first sight; `make` refuses ids outside the vocabulary, so it cannot outgrow it."""
+    """id -> bytes, made by `make` on first sight; it refuses ids outside the vocabulary, which bounds the memo."""
 
     def __init__(self, make: Callable[[int], bytes]):
         super().__init__()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from itertools import accumulate
 
 from gml.errors import UnsupportedError
@@ -192,7 +192,7 @@ def _cut(text: str, pieces: list[str]) -> list[str]:
     return [text[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
-@lru_cache(maxsize=None)
+@cache
 def _splitter(row: PreTokenizer) -> Callable[[str], list[str]]:
     return split_fused(row) if row.fused else split_chain(row)
 

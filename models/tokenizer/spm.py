@@ -1,4 +1,4 @@
-"""SentencePiece BPE (`tokenizer.ggml.model` = llama): text to ids by merging neighbours into the token of highest score.
+"""SentencePiece BPE (`tokenizer.ggml.model` = llama): text to ids by merging neighbours into the best-scored token.
 
 Arrives: fragments of text between special tokens. Leaves: ids as packed int32. Spaces become U+2581, each code point is
 a symbol, and as long as two neighbours make up a token, the pair whose token has the highest score (of equals the
@@ -15,6 +15,7 @@ import heapq
 import re
 import warnings
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 
@@ -59,9 +60,7 @@ class SentencePieceBpe:
     def _spell(self, data: bytes) -> list[int]:
         tokens = [self.byte_ids[byte] for byte in data]
         if None in tokens:
-            warnings.warn(
-                f"the vocabulary has no tokens for some bytes of {data[:40]!r}; they are left out", stacklevel=2
-            )
+            warnings.warn(f"the vocabulary lacks tokens for bytes of {data[:40]!r}; they are left out", stacklevel=2)
         return [token for token in tokens if token is not None]
 
     def encode_word(self, word: str) -> list[int]:
@@ -78,7 +77,7 @@ class SentencePieceBpe:
 
     def _merge_short(self, symbols: list[str]) -> list[str]:
         rank, none = self.ranks.get, len(self.ranks)
-        values = [rank(a + b, none) for a, b in zip(symbols, symbols[1:], strict=False)]
+        values = [rank(a + b, none) for a, b in pairwise(symbols)]
         while values:
             best = min(values)
             if best == none:

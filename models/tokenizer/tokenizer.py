@@ -47,8 +47,8 @@ class Tokenizer:
         for added, name in ((add_bos, "bos"), (add_eos, "eos")):
             if added and name not in vocabulary.specials:
                 raise TokenizerError(
-                    f"tokenizer.ggml.add_{name}_token is true, but tokenizer.ggml.{name}_token_id names no token of the "
-                    "vocabulary; set one of the two"
+                    f"tokenizer.ggml.add_{name}_token is true, but tokenizer.ggml.{name}_token_id names no token of "
+                    "the vocabulary; set one of the two"
                 )
         self.vocabulary = vocabulary
         self.model = model
@@ -142,10 +142,11 @@ class Tokenizer:
             else:
                 parts.append(self.model.encode(fragment, starts=starts))
                 starts = False
+        specials = self.vocabulary.specials
         if add_special and self.add_bos:
-            parts.insert(0, np.int32(self.bos_id).tobytes())
+            parts.insert(0, np.int32(specials["bos"]).tobytes())
         if add_special and self.add_eos:
-            parts.append(np.int32(self.eos_id).tobytes())
+            parts.append(np.int32(specials["eos"]).tobytes())
         return np.frombuffer(bytearray(b"".join(parts)), dtype=np.int32)
 
     def _make_piece(self, token: int) -> bytes:
@@ -156,7 +157,7 @@ class Tokenizer:
         return self.model.piece(self.vocabulary.tokens[token], TokenType(int(self.vocabulary.types[token])))
 
     def piece(self, token: int) -> bytes:
-        """The bytes of one token, part of a character perhaps. Raises TokenizerError for an id outside the vocabulary."""
+        """The bytes of one token, perhaps part of a character. Raises TokenizerError for an unknown id."""
         return self._pieces[token]
 
     def decode_bytes(
@@ -188,7 +189,8 @@ def _readable(text: str | bytes) -> str:
     """Text or bytes as str, with surrogate escapes for bytes that are not UTF-8."""
     if isinstance(text, str):
         try:
-            text.isascii() or text.encode("utf-8")
+            if not text.isascii():
+                text.encode("utf-8")
         except UnicodeEncodeError as error:
             raise TokenizerError(
                 f"the text has the lone surrogate U+{ord(text[error.start]):04X} at character {error.start}; "
@@ -205,9 +207,7 @@ def _byte_level_bpe(metadata: Mapping[str, Any], pre: str | None) -> Tokenizer:
     row = find_pretokenizer(name if isinstance(name, str) else repr(name))
     vocabulary = Vocabulary.from_metadata(metadata, {})
     if PREFIX + "merges" not in metadata:
-        raise TokenizerError(
-            "tokenizer.ggml.merges is missing: a vocabulary of type gpt2 needs them; take a complete file"
-        )
+        raise TokenizerError("tokenizer.ggml.merges is missing: a gpt2 vocabulary needs it; take a complete file")
     model = ByteLevelBpe(vocabulary, metadata[PREFIX + "merges"], row)
     return Tokenizer(
         vocabulary,

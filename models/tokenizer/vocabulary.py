@@ -74,8 +74,8 @@ def _number_array(values: Any, key: str, n_tokens: int, kinds: str) -> np.ndarra
     """A metadata array of at least n_tokens numbers whose numpy kind is one of `kinds`, cut to n_tokens."""
     try:
         array = np.asarray(values)
-    except (ValueError, TypeError, OverflowError):
-        array = np.empty(0, dtype=object)
+    except (ValueError, TypeError, OverflowError):  # ragged lists, among others
+        array = np.asarray(None)
     if array.ndim != 1 or (array.size and array.dtype.kind not in kinds):
         raise TokenizerError(f"{key}: expected an array of {n_tokens} numbers, found {type(values).__name__}")
     if len(array) < n_tokens:
@@ -200,7 +200,8 @@ def _refuse_duplicate(tokens: list[str]) -> None:
     for n, token in enumerate(tokens):
         if token in seen:
             raise TokenizerError(
-                f"tokenizer.ggml.tokens: token {token[:80]!r} has two ids, {seen[token]} and {n}; convert the model anew"
+                f"tokenizer.ggml.tokens: token {token[:80]!r} has two ids, {seen[token]} and {n}; "
+                "convert the model anew"
             )
         seen[token] = n
 
@@ -208,7 +209,9 @@ def _refuse_duplicate(tokens: list[str]) -> None:
 _SPECIAL_KEYS = {
     **{name: f"{name}_token_id" for name in ("bos", "eos", "eot", "eom", "mask")},
     **{f"fim_{name}": f"fim_{name}_token_id" for name in ("pre", "suf", "mid", "pad", "rep", "sep")},
-    **{"unk": "unknown_token_id", "sep": "seperator_token_id", "pad": "padding_token_id"},
+    "unk": "unknown_token_id",
+    "sep": "seperator_token_id",  # the file format's spelling
+    "pad": "padding_token_id",
 }
 
 

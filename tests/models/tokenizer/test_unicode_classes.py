@@ -1,4 +1,4 @@
-"""The class data is what llama.cpp uses. `python tests/models/tokenizer/test_unicode_classes.py JSON` writes it anew."""
+"""The class data is llama.cpp's. `python tests/models/tokenizer/test_unicode_classes.py JSON` writes it anew."""
 
 from __future__ import annotations
 
