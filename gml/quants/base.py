@@ -10,18 +10,28 @@ import numpy as np
 
 from gml.dtypes import SCALARS, DType
 from gml.errors import UnsupportedError
+from gml.kernel_ir import Builder, Node
+from gml.quants.codes import Codes, CodeTraits
 
 
 class QuantType(DType):
     """A block format: `block_size` elements in `type_size` bytes, whose fields are named by a numpy structured dtype.
 
-    A subclass gives `decode` (and `encode` where gml writes the format); its one instance is registered.
+    A subclass gives `decode` (and `encode` where gml writes the format), and `traits` with `unpack`, from which the compiler
+    makes all its kernels; its one instance is registered.
     """
 
     def __init__(self, name: str, ggml_id: int, block_size: int, type_size: int, layout: list[tuple]) -> None:
         numpy_layout = np.dtype(layout)
         assert numpy_layout.itemsize == type_size, f"{name}: layout has {numpy_layout.itemsize} bytes, not {type_size}"
         super().__init__(name, ggml_id, block_size, type_size, numpy_layout)
+
+    #: what codes look like; None for formats that the compiler does not know
+    traits: CodeTraits | None = None
+
+    def unpack(self, b: Builder, block: Node) -> Codes:
+        """Kernel IR that takes the block at an address apart. See `codes.py`."""
+        raise UnsupportedError(f"{self.name}: the format has no `unpack`, so it cannot be compiled")
 
     def decode(self, blocks: np.ndarray) -> np.ndarray:
         raise UnsupportedError(f"{self.name}: this build cannot decode the format")
