@@ -9,11 +9,40 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from dataclasses import dataclass
 
 from gml.models.tokenizer.vocabulary import Vocabulary
 
 # What C's isspace counts.
 _WHITE_SPACE = " \t\n\v\f\r"
+
+
+# As many tokens with the same first two characters are searched one by one; beyond, at each place where those stand.
+FEW = 64
+
+
+@dataclass(frozen=True)
+class _Probe:
+    """Many tokens that begin with the same characters."""
+
+    head: re.Pattern[str]
+    tokens: dict[str, int]
+    lengths: list[int]
+
+    @classmethod
+    def of(cls, head: str, tokens: dict[str, int]) -> _Probe:
+        # The look-ahead lets matches overlap.
+        return cls(re.compile(f"(?={re.escape(head)})"), tokens, sorted({len(spelling) for spelling in tokens}))
+
+    def occurring(self, text: str) -> set[int]:
+        found = set()
+        for match in self.head.finditer(text):
+            at = match.start()
+            for length in self.lengths:
+                token = self.tokens.get(text[at : at + length])
+                if token is not None:
+                    found.add(token)
+        return found
 
 
 class SpecialMatcher:
@@ -22,28 +51,22 @@ class SpecialMatcher:
     def __init__(self, vocabulary: Vocabulary, tokens: list[int]):
         self._strip_left = vocabulary.strip_left
         self._strip_right = vocabulary.strip_right
-        self._texts = {vocabulary.tokens[token]: token for token in tokens}
+        self._spellings = {token: vocabulary.tokens[token] for token in tokens}
         self._order = {token: n for n, token in enumerate(tokens)}
-        lengths: dict[str, set[int]] = defaultdict(set)
-        for text in self._texts:
-            lengths[text[:2]].add(len(text))
-        self._lengths = {head: sorted(found) for head, found in lengths.items()}
-        heads = "|".join(re.escape(head) for head in sorted(lengths, key=len, reverse=True))
-        # The look-ahead lets matches overlap; two characters tell most text apart from any special token.
-        self._heads = re.compile(f"(?=({heads}))") if heads else None
+        by_head: dict[str, dict[str, int]] = defaultdict(dict)
+        for token, spelling in self._spellings.items():
+            by_head[spelling[:2]][spelling] = token
+        self._searched = [(head, found) for head, found in by_head.items() if len(found) <= FEW]
+        self._probed = [_Probe.of(head, found) for head, found in by_head.items() if len(found) > FEW]
 
     def _occurring(self, text: str) -> list[int]:
-        """The tokens whose text occurs at all, in the order they are searched: a vocabulary may have thousands."""
-        if self._heads is None:
-            return []
-        found = set()
-        for match in self._heads.finditer(text):
-            at = match.start()
-            for head in {match.group(1), match.group(1)[:1]}:
-                for length in self._lengths.get(head, ()):
-                    token = self._texts.get(text[at : at + length])
-                    if token is not None:
-                        found.add(token)
+        """The tokens whose spelling occurs at all, in the order they are searched: a vocabulary may have thousands."""
+        found: set[int] = set()
+        for head, tokens in self._searched:
+            if head in text:
+                found.update(token for spelling, token in tokens.items() if spelling in text)
+        for probe in self._probed:
+            found |= probe.occurring(text)
         return sorted(found, key=self._order.__getitem__)
 
     def partition(self, text: str) -> list[str | int]:
@@ -51,14 +74,13 @@ class SpecialMatcher:
         fragments: list[str | int] = [text] if text else []
         if not text:
             return fragments
-        spelling = {token: spelled for spelled, token in self._texts.items()}
         for token in self._occurring(text):
             divided: list[str | int] = []
             for fragment in fragments:
-                if isinstance(fragment, int) or spelling[token] not in fragment:
+                if isinstance(fragment, int) or self._spellings[token] not in fragment:
                     divided.append(fragment)
                 else:
-                    divided += self._divide(fragment, spelling[token], token)
+                    divided += self._divide(fragment, self._spellings[token], token)
             fragments = divided
         return fragments
 
@@ -66,7 +88,6 @@ class SpecialMatcher:
         parts = text.split(spelling)
         divided: list[str | int] = []
         for n, part in enumerate(parts):
-            # llama.cpp strips to the right of a match before it searches on, to the left only up to the last match.
             if n and token in self._strip_right:
                 part = part.lstrip(_WHITE_SPACE)
             if n < len(parts) - 1 and token in self._strip_left:

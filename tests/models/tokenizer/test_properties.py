@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from gml.errors import TokenizerError
 from gml.models.tokenizer.pretokenizers import PRETOKENIZERS, TABLE, split_chain, split_fused
+from gml.models.tokenizer import special
 from gml.models.tokenizer.special import SpecialMatcher
+from gml.models.tokenizer.spm import splitter
 
 LOSSLESS = ("gpt-2", "llama-bpe", "qwen2", "deepseek-llm", "llama-spm", "phi-3")
 BYTE_LEVEL = ("gpt-2", "llama-bpe", "qwen2", "falcon", "starcoder", "deepseek-llm")
@@ -168,7 +170,7 @@ def test_merging_equals_the_twin(name, load, text):
     assert table._merge_long(list(byte_ids)) == slow
 
 
-@pytest.mark.parametrize("name", ["llama-spm", "phi-3"])
+@pytest.mark.parametrize("name", ["llama-spm", "phi-3", "gemma3"])
 @EXAMPLES
 @given(text=TEXTS)
 def test_spm_equals_the_twin_on_the_uncut_text(name, load, text):
@@ -213,7 +215,11 @@ def test_special_tokens_equal_the_twin(make_vocabulary, text, spellings):
     vocabulary = make_vocabulary(spellings)
     tokens = vocabulary.special_ids(parse_special=True)
     specials = [(vocabulary.tokens[token], token) for token in tokens]
-    assert SpecialMatcher(vocabulary, tokens).partition(text) == twin_partition(text, specials)
+    expected = twin_partition(text, specials)
+    for few in (0, special.FEW):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(special, "FEW", few)
+            assert SpecialMatcher(vocabulary, tokens).partition(text) == expected
 
 
 @pytest.mark.parametrize("name", ["gpt-2", "llama-spm", "smollm2", "deepseek-llm"])
@@ -225,7 +231,7 @@ def test_long_runs_end_soon(name, load, unit):
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
-@pytest.mark.parametrize("name", ["gpt-2", "starcoder", "llama-spm", "smollm2"])
+@pytest.mark.parametrize("name", ["gpt-2", "starcoder", "llama-spm", "smollm2", "gemma3"])
 @pytest.mark.parametrize("corpus", ["prose", "code", "multi"])
 def test_corpora_round_trip(name, corpus, load, vectors):
     tokenizer = load(name)
@@ -234,6 +240,17 @@ def test_corpora_round_trip(name, corpus, load, vectors):
     assert documents
     for document in documents:
         assert tokenizer.decode(tokenizer.encode(document)) == document
+
+
+@EXAMPLES
+@given(text=st.text(alphabet="ab\u2581\n", max_size=30), pieces=st.lists(st.text("ab\u2581\n", min_size=2, max_size=4)))
+def test_spm_cuts_only_where_no_token_can_span(text, pieces):
+    """Vocabularies whose tokens hold spaces and newlines in their middle allow fewer cuts."""
+    tokens = list(dict.fromkeys([*"ab\u2581\n", *pieces]))
+    scores = [-float(n % 3) for n in range(len(tokens))]
+    ids = {token: n for n, token in enumerate(tokens)}
+    whole = twin_merge_spm(text, ids, scores)
+    assert [symbol for word in splitter(tokens)(text) for symbol in twin_merge_spm(word, ids, scores)] == whole
 
 
 def test_lone_surrogates_are_refused(load):
