@@ -81,9 +81,13 @@ class Model:
                 raise FormatError(f"{self.file.path}: tensor {row.name} is missing; expected ne = {list(row.ne)}")
             ne = tuple(found.ne)
             if _padded(ne) != _padded(row.ne):
-                raise FormatError(f"{self.file.path}: tensor {row.name}: expected ne = {list(row.ne)}, found {list(ne)}")
+                raise FormatError(
+                    f"{self.file.path}: tensor {row.name}: expected ne = {list(row.ne)}, found {list(ne)}"
+                )
             if not found.type.is_float:
-                raise FormatError(f"{self.file.path}: tensor {row.name}: expected a float type, found {found.type.name}")
+                raise FormatError(
+                    f"{self.file.path}: tensor {row.name}: expected a float type, found {found.type.name}"
+                )
             tensors[row.name] = self.context.from_buffer(found.data, found.type, row.ne, name=row.name)
         return tensors
 

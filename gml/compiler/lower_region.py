@@ -15,7 +15,19 @@ from gml.compiler.state import Options
 from gml.dims import Dim, is_static
 from gml.kernel_ir import Kernel, KernelError, Node
 from gml.ops.lower import (
-    Chunks, Direct, Elementwise, Index, Indexed, KernelContext, Operand, Place, RowSink, Rowwise, Tiled, Tiles, tiles_lanes,
+    Chunks,
+    Direct,
+    Elementwise,
+    Index,
+    Indexed,
+    KernelContext,
+    Operand,
+    Place,
+    RowSink,
+    Rowwise,
+    Tiled,
+    Tiles,
+    tiles_lanes,
 )  # fmt: skip
 from gml.tensor import Tensor
 
@@ -94,6 +106,30 @@ class _Pulled:
         return self.lowering.pull(self.node, index, lanes)
 
 
+class _TileVisitor:
+    """What a walk over tiles calls: computes the tile of every producer and finishes the results."""
+
+    def __init__(
+        self, lowering: _RegionLowering, tiles: Sequence[Tensor], places: dict[Tensor, list[Place]], target: Place
+    ) -> None:
+        self.lowering, self.tiles, self.places, self.target = lowering, tiles, places, target
+        self.entered: dict[Tensor, Any] = {}
+
+    def enter(self, panel: Any) -> None:
+        for t in self.tiles:
+            self.entered[t] = form_of(t).enter(self.lowering.k, t.attrs, panel, *self.places[t])  # type: ignore[attr-defined]
+
+    def tile(self, tile: Any) -> None:
+        k = self.lowering.k
+        computed = [
+            form_of(t).compute(k, t.attrs, tile, self.entered[t], *self.places[t])  # type: ignore[attr-defined]
+            for t in self.tiles
+        ]
+        for results in zip(*computed, strict=True):
+            values = {t: value for t, (_, value) in zip(self.tiles, results, strict=True)}
+            self.lowering.finish_tile(values, self.target, results[0][0])
+
+
 class _RegionLowering:
     """Builds the kernel of one region."""
 
@@ -170,7 +206,7 @@ class _RegionLowering:
             for node in self.region.nodes:
                 rowwise = form_of(node)
                 if isinstance(rowwise, Rowwise):
-                    sources = [self._row_source(s, node) for s in node.src]
+                    sources = [self.source(s) for s in node.src]
                     self.prepared[node] = rowwise.fn(k, node.attrs, self.row, *sources)
             if isinstance(form, RowSink):
                 form.fn(k, out.attrs, self.row, k.place(out), *[self.source(s) for s in out.src])
@@ -179,10 +215,6 @@ class _RegionLowering:
                 self._store_row(place)
 
         k.b.loop(k.begin, k.end, one_row)
-
-    def _row_source(self, tensor: Tensor, node: Tensor) -> Any:
-        source = self.source(tensor)
-        return source
 
     def _store_row(self, place: Place) -> None:
         out = self.region.out
@@ -218,22 +250,16 @@ class _RegionLowering:
         form = form_of(first)
         assert isinstance(form, Tiles)
         places = {t: [k.place(s) for s in t.src] for t in tiles}
-        target = k.place(out)
+        form.walk(k, first.attrs, first, _TileVisitor(self, tiles, places, k.place(out)), *places[first])
 
-        def visit(tile: Any) -> None:
-            computed = [form_of(t).compute(k, t.attrs, tile, *places[t]) for t in tiles]  # type: ignore[attr-defined]
-            for results in zip(*computed, strict=True):
-                index = results[0][0]
-                self.tile_values = {t: value for t, (_, value) in zip(tiles, results, strict=True)}
-                if len(self.region.nodes) == len(tiles):
-                    self._put_tile(target, index, self.tile_values[out], first)
-                else:
-                    self._put_tile(target, index, None, first)
-            self.tile_values = {}
+    def finish_tile(self, values: dict[Tensor, Node], target: Place, index: Index) -> None:
+        """Store a vector of results, after the elementwise members."""
+        self.tile_values = values
+        out = self.region.out
+        self._put_tile(target, index, values.get(out))
+        self.tile_values = {}
 
-        form.walk(k, first.attrs, first, visit, *places[first])
-
-    def _put_tile(self, target: Place, index: Index, value: Node | None, first: Tensor) -> None:
+    def _put_tile(self, target: Place, index: Index, value: Node | None) -> None:
         out = self.region.out
         lanes = next(iter(self.tile_values.values())).lanes
         n = out.ne[0]
@@ -248,6 +274,7 @@ class _RegionLowering:
 
         def edge() -> None:
             for lane in range(lanes):
+
                 def one(lane: int = lane) -> None:
                     self.tile_values = {t: b.extract(v, lane) for t, v in saved.items()}
                     own = self.tile_values[out] if value is not None else None

@@ -97,7 +97,13 @@ def _take_over(phases: Sequence[Sequence[Region]], lifetimes: dict[Tensor, Lifet
             for source in _reusable(region):
                 theirs = lifetimes.get(source)
                 shared = sum(source.root in r.reads for r in phase)
-                if theirs is None or theirs is mine or theirs.last != at or shared != 1 or theirs.n_bytes < mine.n_bytes:
+                if (
+                    theirs is None
+                    or theirs is mine
+                    or theirs.last != at
+                    or shared != 1
+                    or theirs.n_bytes < mine.n_bytes
+                ):
                     continue
                 theirs.last = mine.last
                 lifetimes[out] = theirs

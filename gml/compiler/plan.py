@@ -77,7 +77,10 @@ def _constant_nodes(state: State) -> set[Tensor]:
         op = node.op
         if op is None or op.impure or op.writes is not None or node.dims or node in state.needed:
             continue
-        if all((s.role == "constant" and s.root not in written) or s in found for s in node.src) and node.root not in written:
+        if (
+            all((s.role == "constant" and s.root not in written) or s in found for s in node.src)
+            and node.root not in written
+        ):
             found.add(node)
     return found
 

@@ -76,7 +76,9 @@ def form_of(node: Tensor) -> object:
     """The lowering form of a node. Raises `UnsupportedError` for an op without one."""
     assert node.op is not None
     if node.op.lower is None and not node.op.impure:
-        raise UnsupportedError(f"op {node.op.name} has no lowering to kernel IR; use the reference backend or give it one")
+        raise UnsupportedError(
+            f"op {node.op.name} has no lowering to kernel IR; use the reference backend or give it one"
+        )
     return node.op.lower
 
 
@@ -116,7 +118,11 @@ def _grow(node: Tensor, members: list[Tensor], users: dict, needed: set[Tensor],
         for source in _pullable_sources(consumer):
             if source in members or source.is_leaf or source in needed or source.view_of is not None or source.op.view:
                 continue
-            if any(user not in members for user in users[source]) or not source.type.is_scalar or not undisturbed(source):
+            if (
+                any(user not in members for user in users[source])
+                or not source.type.is_scalar
+                or not undisturbed(source)
+            ):
                 continue
             form = form_of(source)
             if isinstance(form, Pulled) and _same_rows(source, iterated) and not source.op.impure:

@@ -127,7 +127,15 @@ def with_sources(node: Tensor, src: tuple[Tensor, ...], now: dict[Tensor, Tensor
         view_of = src[at]
         offset = view_of.offset + (node.offset - node.src[at].offset)
     made = Tensor(
-        node.type, node.ne, nb=node.nb, op=node.op, attrs=node.attrs, src=src, view_of=view_of, offset=offset, name=node.name
+        node.type,
+        node.ne,
+        nb=node.nb,
+        op=node.op,
+        attrs=node.attrs,
+        src=src,
+        view_of=view_of,
+        offset=offset,
+        name=node.name,
     )
     made.kept = node.kept
     return made

@@ -2,7 +2,24 @@
 
 from gml.kernel_ir.builder import Builder, KernelError
 from gml.kernel_ir.nodes import (
-    BOOL, F16, F32, F64, I8, I16, I32, I64, PTR, U8, U16, U32, U64, VOID, Block, Kernel, Node, Type,
+    BOOL,
+    F16,
+    F32,
+    F64,
+    I8,
+    I16,
+    I32,
+    I64,
+    PTR,
+    U8,
+    U16,
+    U32,
+    U64,
+    VOID,
+    Block,
+    Kernel,
+    Node,
+    Type,
 )  # fmt: skip
 
 __all__ = [

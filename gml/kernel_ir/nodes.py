@@ -137,7 +137,9 @@ class Node:
 
     __slots__ = ("args", "attrs", "builder", "kind", "type")
 
-    def __init__(self, kind: str, type: Type, args: tuple[Node, ...], attrs: dict[str, Any], builder: Any = None) -> None:
+    def __init__(
+        self, kind: str, type: Type, args: tuple[Node, ...], attrs: dict[str, Any], builder: Any = None
+    ) -> None:
         self.kind, self.type, self.args, self.attrs, self.builder = kind, type, args, attrs, builder
 
     @property

@@ -90,8 +90,10 @@ class Tiles:
     """Results made tile by tile, so that what follows elementwise happens before they are stored.
 
     chunks(attrs, out, *tensors) -> Chunks
-    walk(k, attrs, out, visit, *places): loops over the tiles of `k.begin` .. `k.end` and calls visit(tile) for each
-    compute(k, attrs, tile, *places) -> [(index, value), ...]: the tile's results; a value's lanes run along dimension 0
+    walk(k, attrs, out, visitor, *places): loops over `k.begin` .. `k.end`, calls visitor.enter(panel) where a panel of results is
+        begun and visitor.tile(tile) for each of its tiles
+    enter(k, attrs, panel, *places) -> anything that `compute` needs of a panel, made once for all its tiles
+    compute(k, attrs, tile, entered, *places) -> [(index, value), ...]: the tile's results; a value's lanes run along dimension 0
     partner(attrs, out, *tensors) -> key: ops of equal keys walk the same tiles and may share one kernel
     """
 
@@ -99,6 +101,7 @@ class Tiles:
     walk: Callable[..., None]
     compute: Callable[..., Any]
     partner: Callable[..., Any]
+    enter: Callable[..., Any] = lambda k, attrs, panel, *places: None
 
 
 @dataclass(frozen=True)
@@ -190,7 +193,11 @@ class KernelContext:
         if lanes > 1:
             whole = self.whole(n)
             (wide,) = b.loop(
-                0, whole, lambda i, acc: combine(acc, element(i, lanes)), [b.const(initial, KF32.vec(lanes))], step=lanes
+                0,
+                whole,
+                lambda i, acc: combine(acc, element(i, lanes)),
+                [b.const(initial, KF32.vec(lanes))],
+                step=lanes,
             )
             total = b.reduce(how, wide)
         (total,) = b.loop(whole, n, lambda i, acc: combine(acc, element(i, 1)), [total])
@@ -249,7 +256,9 @@ class Place:
     def at(self, index: Index, lanes: int = 1) -> Node:
         """The value at an index; with lanes > 1 of neighbours along dimension 0. Floats come as f32, integers as they are."""
         if not self.type.is_scalar:
-            raise KernelError(f"{self.tensor.describe()}: elements of block formats are read through `unpack`, not one by one")
+            raise KernelError(
+                f"{self.tensor.describe()}: elements of block formats are read through `unpack`, not one by one"
+            )
         b, kernel_type = self.k.b, _KERNEL_TYPE[self.type.name]
         offset = self.byte_offset(index)
         if lanes > 1 and self.tensor.nb[0] != self.type.type_size:

@@ -74,7 +74,9 @@ def by_id(ggml_id: int) -> DType:
     found = _by_id.get(ggml_id)
     if found is None:
         if ggml_id in REMOVED:
-            raise UnsupportedError(f"tensor type {ggml_id} ({REMOVED[ggml_id]}) was removed from ggml; re-quantise the model")
+            raise UnsupportedError(
+                f"tensor type {ggml_id} ({REMOVED[ggml_id]}) was removed from ggml; re-quantise the model"
+            )
         raise UnsupportedError(f"unknown tensor type id {ggml_id}; known: {', '.join(sorted(_by_name))}")
     return found
 

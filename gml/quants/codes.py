@@ -95,7 +95,9 @@ def scale_value(b: Builder, traits: CodeTraits, stored: Node) -> Node:
     bits = b.cast(stored, U32)
     # 2^(e - 128); the two smallest exponents are denormal
     normal = (b.max(bits, 1) - 1) << 23
-    tiny = b.select(b.cmp("eq", bits, 0), b.const(0x00200000, U32.vec(bits.lanes)), b.const(0x00400000, U32.vec(bits.lanes)))
+    tiny = b.select(
+        b.cmp("eq", bits, 0), b.const(0x00200000, U32.vec(bits.lanes)), b.const(0x00400000, U32.vec(bits.lanes))
+    )
     return b.bitcast(b.select(b.cmp("lt", bits, 2), tiny, normal), F32.vec(bits.lanes))
 
 

@@ -62,7 +62,9 @@ class Keys:
     def _present(self, key: str, default: Any) -> Any:
         value = self.get(key, default)
         if value is None:
-            raise FormatError(f"metadata key {self.arch}.{key} is missing; the file is not a complete {self.arch} model")
+            raise FormatError(
+                f"metadata key {self.arch}.{key} is missing; the file is not a complete {self.arch} model"
+            )
         return value
 
     def _wrong(self, key: str, expected: str, found: Any) -> FormatError:

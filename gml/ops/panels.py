@@ -1,0 +1,235 @@
+"""Panels: how quantised weights lie in memory for the matrix kernels, and the kernel IR that packs and reads them.
+
+A panel is 8 rows of a weight matrix, interleaved by 4 columns, so that one 32-byte vector holds 4 columns of each row:
+
+    quad q of a group of 32 columns:   row 0: columns 4q..4q+3 | row 1: 4q..4q+3 | ... | row 7: 4q..4q+3
+
+Per block of the format, in order:
+
+    d      8 stored scales, one per row
+    m      8 stored offsets (formats with an offset)
+    then per 32 columns:
+      sub-scales, 8 bytes per group (formats with sub-scales), then u8 offsets, 8 bytes per group (offset "group")
+      codes in planes: 8 bits  8 vectors, one per quad
+                       4 bits  4 vectors, quad q in the low and quad q + 4 in the high half of each byte
+                       2 bits  2 vectors, quad 4 v + j of vector v in bits 2 j, 2 j + 1
+                       1 bit   1 vector, quad j in bit j
+      of 3-, 5- and 6-bit codes the low 2, 4 and 4 bits come first, then the rest as a 1-, 1- and 2-bit plane
+
+These are the bits of the file in another order (6-bit sub-scales are widened to bytes). Next module: `quantized.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gml.kernel_ir import F32, I8, I32, U8, U16, U32, Builder, Node
+from gml.quants import QuantType
+from gml.quants.codes import CodeTraits, code_values, half_value, scale_value, small_value
+
+#: rows of a panel: one lane each
+ROWS = 8
+#: columns that activations share a scale over, and that codes are stored by
+COLUMNS = 32
+QUADS = COLUMNS // 4
+VECTOR = ROWS * 4
+
+#: bit planes of a code: (bits, position of the lowest in the code)
+PLANES = {2: ((2, 0),), 3: ((2, 0), (1, 2)), 4: ((4, 0),), 5: ((4, 0), (1, 4)), 6: ((4, 0), (2, 4)), 8: ((8, 0),)}
+
+
+@dataclass(frozen=True)
+class PanelLayout:
+    """Byte positions inside a panel of one format."""
+
+    traits: CodeTraits
+
+    @property
+    def m_at(self) -> int:
+        """Where the block's offsets start."""
+        return ROWS * self.traits.scale_bytes
+
+    @property
+    def head_bytes(self) -> int:
+        """Scales and offsets of a block."""
+        return self.m_at + (2 * ROWS if self.traits.offset else 0)
+
+    @property
+    def groups_per_chunk(self) -> int:
+        """Groups in 32 columns."""
+        return COLUMNS // self.traits.group
+
+    @property
+    def sub_scale_bytes(self) -> int:
+        """Sub-scales of 32 columns."""
+        return ROWS * self.groups_per_chunk if self.traits.sub_scale else 0
+
+    @property
+    def side_bytes(self) -> int:
+        """Sub-scales and offsets of 32 columns."""
+        return self.sub_scale_bytes + (ROWS * self.groups_per_chunk if self.traits.offset == "group" else 0)
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Everything of 32 columns."""
+        return self.side_bytes + self.traits.bits * VECTOR
+
+    @property
+    def chunks_per_block(self) -> int:
+        """Groups of 32 columns in a block."""
+        return self.traits.block_size // COLUMNS
+
+    @property
+    def block_bytes(self) -> int:
+        """A block of 8 rows."""
+        return self.head_bytes + self.chunks_per_block * self.chunk_bytes
+
+    def panel_bytes(self, k: int) -> int:
+        """A panel of k columns."""
+        return k // self.traits.block_size * self.block_bytes
+
+
+# -- packing --------------------------------------------------------------------------------------------------------------
+
+
+def pack_block(b: Builder, dtype: QuantType, rows: Sequence[Node], target: Node) -> None:
+    """Take the blocks at eight addresses apart and store them as one block of a panel at `target`."""
+    traits = dtype.traits
+    assert traits is not None
+    layout = PanelLayout(traits)
+    blocks = [dtype.unpack(b, row) for row in rows]
+    for r, block in enumerate(blocks):
+        b.store(target, r * traits.scale_bytes, block.d)
+        if block.m is not None:
+            b.store(target, layout.m_at + 2 * r, block.m)
+    per_chunk = layout.groups_per_chunk
+    for c in range(layout.chunks_per_block):
+        at = layout.head_bytes + c * layout.chunk_bytes
+        groups = range(c * per_chunk, (c + 1) * per_chunk)
+        for r, block in enumerate(blocks):
+            for i, g in enumerate(groups):
+                if traits.sub_scale:
+                    b.store(target, at + i * ROWS + r, block.sub_scales[g])
+                if traits.offset == "group":
+                    b.store(target, at + layout.sub_scale_bytes + i * ROWS + r, block.group_m[g])
+        rows_of_codes = [_columns(b, [block.groups[g] for g in groups]) for block in blocks]
+        _store_planes(b, traits, _quads(b, rows_of_codes), target, at + layout.side_bytes)
+
+
+def _columns(b: Builder, groups: Sequence[Node]) -> Node:
+    """32 codes of a row as bytes."""
+    whole = groups[0] if len(groups) == 1 else b.concat(groups[0], groups[1])
+    return b.bitcast(whole, U8.vec(COLUMNS))
+
+
+def _quads(b: Builder, rows: Sequence[Node]) -> list[Node]:
+    """Eight rows of 32 bytes as eight quads: a transposition of 8 by 8 words of 4 bytes."""
+    words = [b.bitcast(row, U32.vec(QUADS)) for row in rows]
+    for half in (1, 2, 4):
+        mixed = list(words)
+        for i in range(QUADS):
+            if not i & half:
+                low, high = words[i], words[i + half]
+                first = [j if not j & half else QUADS + (j ^ half) for j in range(QUADS)]
+                second = [(j | half) if not j & half else QUADS + j for j in range(QUADS)]
+                mixed[i] = b.shuffle(low, high, first)
+                mixed[i + half] = b.shuffle(low, high, second)
+        words = mixed
+    return [b.bitcast(word, U8.vec(VECTOR)) for word in words]
+
+
+def _store_planes(b: Builder, traits: CodeTraits, quads: Sequence[Node], target: Node, at: int) -> None:
+    for bits, low in PLANES[traits.bits]:
+        per_vector = 8 // bits
+        n_vectors = QUADS // per_vector
+        for v in range(n_vectors):
+            packed = None
+            for j in range(per_vector):
+                part = quads[_quad_of(bits, v, j)]
+                if bits < 8:
+                    part = ((part >> low) & ((1 << bits) - 1)) << (bits * j)
+                packed = part if packed is None else packed | part
+            assert packed is not None
+            b.store(target, at + v * VECTOR, packed)
+        at += n_vectors * VECTOR
+
+
+def _quad_of(bits: int, vector: int, field: int) -> int:
+    """Which quad lies in a field of a plane's vector."""
+    return vector + 4 * field if bits == 4 else vector * (8 // bits) + field
+
+
+# -- reading --------------------------------------------------------------------------------------------------------------
+
+
+def load_quads(b: Builder, traits: CodeTraits, pointer: Node, at: int) -> list[Node]:
+    """The eight quads of 32 columns: u8 codes (i8 for signed formats and tables), 8 rows by 4 columns each."""
+    quads: list[Node | None] = [None] * QUADS
+    for bits, low in PLANES[traits.bits]:
+        per_vector = 8 // bits
+        n_vectors = QUADS // per_vector
+        for v in range(n_vectors):
+            vector = b.load(pointer, at + v * VECTOR, U8.vec(VECTOR), constant=True)
+            for j in range(per_vector):
+                quad = _quad_of(bits, v, j)
+                part = _field(b, vector, bits * j, bits, low)
+                whole = quads[quad]
+                quads[quad] = part if whole is None else whole | part
+        at += n_vectors * VECTOR
+    found = [q for q in quads if q is not None]
+    if traits.signed:
+        found = [b.bitcast(q, I8.vec(VECTOR)) for q in found]
+    return [code_values(b, traits, q) for q in found]
+
+
+def _field(b: Builder, vector: Node, position: int, bits: int, target: int) -> Node:
+    """A bit field of each byte, moved to bit `target`."""
+    if bits == 8:
+        return vector
+    mask = ((1 << bits) - 1) << target
+    distance = position - target
+    # shifted in 16-bit lanes: what crosses a byte is masked away, and no target shifts bytes
+    wide = b.bitcast(vector, U16.vec(VECTOR // 2))
+    if distance > 0:
+        wide = wide >> distance
+    elif distance < 0:
+        wide = wide << -distance
+    return b.bitcast(wide, U8.vec(VECTOR)) & mask
+
+
+def block_scales(b: Builder, traits: CodeTraits, pointer: Node) -> Node:
+    """d of a block's eight rows, f32."""
+    stored = b.load(pointer, 0, traits.scale_type.vec(ROWS), constant=True)  # type: ignore[attr-defined]
+    return scale_value(b, traits, stored)
+
+
+def block_offsets(b: Builder, layout: PanelLayout, pointer: Node) -> Node | None:
+    """m or dmin of a block's eight rows with its sign, f32."""
+    if layout.traits.offset is None:
+        return None
+    value = half_value(b, b.load(pointer, layout.m_at, U16.vec(ROWS), constant=True))
+    return value if layout.traits.offset_sign > 0 else -value
+
+
+def group_scales(b: Builder, layout: PanelLayout, pointer: Node, at: int, group: int, d: Node) -> Node:
+    """The scales of a group's eight rows: d, times the sub-scales where there are any."""
+    traits = layout.traits
+    if not traits.sub_scale:
+        return d
+    stored = b.load(pointer, at + group * ROWS, (U8 if traits.sub_scale == "u8" else I8).vec(ROWS), constant=True)
+    return d * small_value(b, stored)
+
+
+def group_offsets(b: Builder, layout: PanelLayout, pointer: Node, at: int, group: int, m: Node | None) -> Node | None:
+    """The offsets of a group's eight rows."""
+    if m is None or layout.traits.offset == "block":
+        return m
+    stored = b.load(pointer, at + layout.sub_scale_bytes + group * ROWS, U8.vec(ROWS), constant=True)
+    return m * small_value(b, stored)
+
+
+__all__ = [
+    "COLUMNS", "F32", "I32", "QUADS", "ROWS", "VECTOR", "PanelLayout", "block_offsets", "block_scales", "group_offsets",
+    "group_scales", "load_quads", "pack_block",
+]  # fmt: skip
