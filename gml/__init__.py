@@ -1,0 +1,50 @@
+"""gml: define a static graph of tensor ops, compile it whole, run it.
+
+    import gml
+
+    ctx = gml.Context()
+    x = ctx.input("x", gml.F32, [784, gml.Dim("n", max=64)])
+    w = ctx.constant(weights)                                 # numpy array of shape (10, 784)
+    program = gml.compile(gml.mul_mat(w, x))
+    y = program(x=images)                                     # shape (n, 10)
+
+Sizes are given fastest first (`ne`, as in ggml); arrays are numpy's. Every refusal is a `gml.Error`. This package
+imports numpy only; backends, models and tools are packages of their own. Reading order: `gml/errors.py` first, each
+module names the next one.
+"""
+
+from __future__ import annotations
+
+from gml import errors, quants
+from gml.arena import Arena, Mark
+from gml.backend import Backend, Program, backend_names, compile, default_backend, get_backend
+from gml.context import Context
+from gml.debug import knobs
+from gml.dims import Dim, Size, SizeExpr
+from gml.dtypes import BF16, F16, F32, F64, I8, I16, I32, I64, DType
+from gml.errors import (
+    ArenaError,
+    ContextFullError,
+    DownloadError,
+    Error,
+    FormatError,
+    GraphError,
+    ShapeError,
+    TokenizerError,
+    UnsupportedError,
+    UsageError,
+)
+from gml.graph import Graph
+from gml.ops import *  # noqa: F403
+from gml.ops import __all__ as _ops
+from gml.quants.base import QuantType
+from gml.tensor import Tensor
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BF16", "F16", "F32", "F64", "I8", "I16", "I32", "I64", "Arena", "ArenaError", "Backend", "Context",
+    "ContextFullError", "DType", "Dim", "DownloadError", "Error", "FormatError", "Graph", "GraphError", "Mark",
+    "Program", "QuantType", "ShapeError", "Size", "SizeExpr", "Tensor", "TokenizerError", "UnsupportedError",
+    "UsageError", "backend_names", "compile", "default_backend", "errors", "get_backend", "knobs", "quants", *_ops,
+]  # fmt: skip

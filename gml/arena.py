@@ -1,8 +1,8 @@
 """Memory for tensors that live as long as their context: a bump allocator.
 
-Arrives: a number of bytes; leaves: a writable numpy byte array inside one of the arena's chunks. Allocation moves a pointer,
-`release` moves it back to a mark and `reset` to the start, both in constant time. Chunks never move, so addresses stay valid
-while the arena grows. Next module: `gml/tensor.py`.
+Arrives: a number of bytes; leaves: a writable numpy byte array inside one of the arena's chunks. Allocation moves a
+pointer, `release` moves it back to a mark and `reset` to the start, both in constant time. Chunks never move, so
+addresses stay valid while the arena grows. Next module: `gml/tensor.py`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ MAX_REQUEST_BYTES = 1 << 46
 
 @dataclass(frozen=True)
 class Mark:
-    """A point in an arena's life that `Arena.release` goes back to."""
+    """A point in an arena's life that `Arena.release` goes back to; `depth` numbers the arena's open marks."""
 
     chunk: int
     offset: int
     used_bytes: int
-    generation: int
+    depth: int
 
 
 class Arena:
@@ -35,6 +35,8 @@ class Arena:
 
     limit_bytes  refuse to hold more than this (None: grow as needed)
     chunk_bytes  smallest chunk asked of the system
+
+    `used_bytes` counts padding and the unused ends of chunks too, so that the limit is what the arena holds at most.
     """
 
     def __init__(self, limit_bytes: int | None = None, chunk_bytes: int = DEFAULT_CHUNK_BYTES) -> None:
@@ -48,6 +50,7 @@ class Arena:
         self._chunks: list[np.ndarray] = []
         self._chunk = 0
         self._offset = 0
+        self._marks: list[Mark] = []
 
     @property
     def capacity_bytes(self) -> int:
@@ -62,32 +65,50 @@ class Arena:
         if not 0 <= n_bytes <= MAX_REQUEST_BYTES:
             raise ArenaError(f"{what}: cannot allocate {n_bytes} bytes; sizes must give between 0 and 2^46 bytes")
         padded = -(-n_bytes // ALIGNMENT) * ALIGNMENT
-        if self.limit_bytes is not None and self.used_bytes + padded > self.limit_bytes:
-            left = self.limit_bytes - self.used_bytes
+        rest = self._chunks[self._chunk].nbytes - self._offset if self._chunks else 0
+        fits = bool(self._chunks) and padded <= rest
+        used_bytes = self.used_bytes + (0 if fits else rest) + padded
+        if self.limit_bytes is not None and used_bytes > self.limit_bytes:
+            left = max(rest, self.limit_bytes - self.used_bytes - rest)
             raise ArenaError(
-                f"{what}: asked for {n_bytes} bytes, {left} of the arena's {self.limit_bytes} are left; "
+                f"{what}: asked for {n_bytes} bytes, {left} of the arena's {self.limit_bytes} are left in one piece; "
                 "raise limit_bytes or release tensors"
             )
-        while self._chunk < len(self._chunks) and self._offset + padded > self._chunks[self._chunk].nbytes:
-            self._chunk += 1
-            self._offset = 0
-        if self._chunk == len(self._chunks):
-            self._chunks.append(aligned_bytes(max(padded, self.chunk_bytes), what))
-            self._offset = 0
+        if not fits:
+            self._next_chunk(padded, used_bytes - padded, what)
         memory = self._chunks[self._chunk][self._offset : self._offset + n_bytes]
         self._offset += padded
-        self.used_bytes += padded
-        self.high_water_bytes = max(self.high_water_bytes, self.used_bytes)
+        self.used_bytes = used_bytes
+        self.high_water_bytes = max(self.high_water_bytes, used_bytes)
         return memory
+
+    def _next_chunk(self, n_bytes: int, used_bytes: int, what: str) -> None:
+        """Go on at the start of a chunk with room for `n_bytes`: the next one kept from earlier use, or a new one."""
+        following = self._chunk + 1 if self._chunks else 0
+        if following == len(self._chunks) or self._chunks[following].nbytes < n_bytes:
+            # nothing lives in the chunks behind this one: those kept from earlier use are too small and make way
+            del self._chunks[following:]
+            size = self.chunk_bytes
+            if self.limit_bytes is not None:
+                size = min(size, self.limit_bytes - used_bytes)
+            self._chunks.append(aligned_bytes(max(n_bytes, size), what))
+        self._chunk, self._offset = following, 0
 
     def mark(self) -> Mark:
         """The present point, to go back to with `release`."""
-        return Mark(self._chunk, self._offset, self.used_bytes, self.generation)
+        if self._marks and (self._marks[-1].chunk, self._marks[-1].offset) == (self._chunk, self._offset):
+            return self._marks[-1]
+        self._marks.append(Mark(self._chunk, self._offset, self.used_bytes, len(self._marks)))
+        return self._marks[-1]
 
     def release(self, mark: Mark) -> None:
-        """Give up everything allocated since `mark`. Raises `ArenaError` for a mark from before a reset or already passed."""
-        if mark.generation != self.generation or (mark.chunk, mark.offset) > (self._chunk, self._offset):
+        """Give up everything allocated since `mark`.
+
+        Raises `ArenaError` for a mark released past, or from before a reset.
+        """
+        if mark.depth >= len(self._marks) or self._marks[mark.depth] is not mark:
             raise ArenaError("this mark is no longer part of the arena: it was released past or the arena was reset")
+        del self._marks[mark.depth + 1 :]
         self._poison(mark.chunk, mark.offset)
         self._chunk, self._offset, self.used_bytes = mark.chunk, mark.offset, mark.used_bytes
 
@@ -95,6 +116,7 @@ class Arena:
         """Give up everything; the chunks are kept for the next use."""
         self._poison(0, 0)
         self._chunk = self._offset = self.used_bytes = 0
+        self._marks.clear()
         self.generation += 1
 
     def _poison(self, chunk: int, offset: int) -> None:

@@ -1,7 +1,7 @@
 """What a backend is: it compiles a graph into a program, and a program runs.
 
-Arrives: a `Graph`; leaves: a `Program` whose results can be read. Backends are found by the entry point `gml.backends`, the
-built-in ones too, so that they can live in anybody's package. Next: `backends/reference`, then `models/`.
+Arrives: a `Graph`; leaves: a `Program` whose results can be read. Backends are found by the entry point `gml.backends`,
+the built-in ones too, so that they can live in anybody's package. Next: `backends/reference`, then `models/`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class Program(ABC):
 
     @abstractmethod
     def read(self, tensor: Tensor) -> np.ndarray:
-        """The value of an output, a kept tensor or a leaf after the last run, in numpy's order; valid until the next run.
+        """The value of an output, a kept tensor or a leaf after the last run, in numpy's order; valid until the next
+        run.
 
         Raises `GraphError` for tensors that were neither outputs nor kept, or before the first run.
         """
@@ -71,8 +72,9 @@ class Program(ABC):
         for name, array in inputs.items():
             tensor = self.graph.inputs[name].set(array)
             for dim, value in match_shape(tensor, np.shape(array)).items():
-                if found.setdefault(dim.name, value) != value:
-                    raise GraphError(f"input {name!r} has {dim.name} = {value}, another input or sizes= has {found[dim.name]}")
+                other = found.setdefault(dim.name, value)
+                if other != value:
+                    raise GraphError(f"input {name!r} has {dim.name} = {value}, another input or sizes= has {other}")
         self.run(**found)
         results = [self.read(t).copy() for t in self.graph.outputs]
         return results[0] if len(results) == 1 else results
@@ -90,6 +92,8 @@ class Program(ABC):
             value = given.get(name, learnt.get(dim))
             if value is None:
                 raise GraphError(f"the run-time size {name!r} has no value; pass {name}=... (at most {dim.max})")
+            if not isinstance(value, (int, np.integer)):
+                raise GraphError(f"{name} must be a whole number, found {value!r}")
             if not dim.min <= value <= dim.max:
                 raise GraphError(f"{name} = {value} is out of bounds: this graph was made for {dim.min} to {dim.max}")
             values[dim] = int(value)

@@ -1,7 +1,7 @@
 """A context makes leaves: tensors with storage.
 
-Arrives: types, sizes, arrays; leaves: `Tensor`s whose bytes lie in the context's arena, or in memory that somebody else owns
-(a mapped model file). Results of ops need no context. Next module: `gml/ops/base.py`.
+Arrives: types, sizes, arrays; leaves: `Tensor`s whose bytes lie in the context's arena, or in memory that somebody else
+owns (a mapped model file). Results of ops need no context. Next module: `gml/ops/base.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gml.arena import Arena
 from gml.dims import Dim, Size, max_of
 from gml.dtypes import F32, F64, I32, I64, SCALARS, DType
 from gml.errors import ShapeError
-from gml.tensor import Tensor
+from gml.tensor import Tensor, encoded_bytes
 
 _STORAGE_OF = {t.numpy: t for t in SCALARS if t.numpy.kind in "fi"}
 
@@ -41,7 +41,10 @@ class Context:
         return self._leaf(name, type, ne, "state")
 
     def constant(self, array: Any, name: str = "", type: DType | None = None) -> Tensor:
-        """A read-only copy of an array (numpy's order). float64 becomes F32 and Python ints I32 unless `type` says otherwise."""
+        """A read-only copy of an array (numpy's order).
+
+        float64 becomes F32 and Python ints I32 unless `type` says otherwise.
+        """
         array = np.asarray(array)
         if type is None:
             type = _STORAGE_OF.get(array.dtype.newbyteorder("<"))
@@ -51,15 +54,16 @@ class Context:
                 type = I32
         if type is None:
             kinds = ", ".join(t.name for t in SCALARS)
-            raise ShapeError(f"constant {name!r}: no storage type for numpy dtype {array.dtype}; pass type= one of {kinds}")
+            raise ShapeError(f"constant {name!r}: no storage type for dtype {array.dtype}; pass type= one of {kinds}")
         if array.ndim > 4:
             raise ShapeError(f"constant {name!r}: expected at most 4 dimensions, found shape {array.shape}")
         tensor = self._leaf(name, type, tuple(reversed(array.shape)) or (1,), "constant")
-        flat = np.ascontiguousarray(type.encode(array)).reshape(-1).view(np.uint8)
-        tensor.bytes()[:] = flat
+        tensor.bytes()[:] = encoded_bytes(type, array, tensor.describe())
         return tensor
 
-    def from_buffer(self, buffer: np.ndarray, type: DType, ne: Sequence[Size], name: str = "", role: str = "constant") -> Tensor:
+    def from_buffer(
+        self, buffer: np.ndarray, type: DType, ne: Sequence[Size], name: str = "", role: str = "constant"
+    ) -> Tensor:
         """A leaf over bytes that somebody else owns (zero-copy). Raises `ShapeError` when there are too few of them."""
         tensor = Tensor(type, ne, role=role, name=name)
         storage = buffer.reshape(-1).view(np.uint8)

@@ -1,14 +1,15 @@
 """Sizes: whole numbers, or polynomials over named run-time sizes.
 
-A size of a tensor is an `int`, a `Dim` ("n_tokens", at most 512) or what `+ - *` and exact `//` make of them. Sizes compare
-equal when they are the same polynomial, so shapes are checked when the graph is built, before any value is known. Plans are
-made for the bounds, code runs to the values. Next module: `gml/arena.py`.
+A size of a tensor is an `int`, a `Dim` ("n_tokens", at most 512) or what `+ - *` and exact `//` make of them. Sizes
+compare equal when they are the same polynomial, so shapes are checked when the graph is built, before any value is
+known. Plans are made for the bounds, code runs to the values. Next module: `gml/arena.py`.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping
-from typing import TypeAlias, Union
+from typing import TypeAlias
 
 from gml.errors import GraphError, ShapeError
 
@@ -22,7 +23,7 @@ class SizeExpr:
 
     def __init__(self, terms: Mapping[Monomial, int]) -> None:
         self.terms: tuple[tuple[Monomial, int], ...] = tuple(
-            sorted(((m, c) for m, c in terms.items() if c), key=lambda term: tuple(d.name for d in term[0]))
+            sorted(((m, c) for m, c in terms.items() if c), key=lambda term: [d.key for d in term[0]])
         )
 
     def __add__(self, other: Size) -> Size:
@@ -35,7 +36,7 @@ class SizeExpr:
         terms: dict[Monomial, int] = {}
         for m1, c1 in _terms(self):
             for m2, c2 in _terms(other):
-                monomial = tuple(sorted(m1 + m2, key=lambda d: d.name))
+                monomial = tuple(sorted(m1 + m2, key=lambda d: d.key))
                 terms[monomial] = terms.get(monomial, 0) + c1 * c2
         return _size(terms)
 
@@ -84,31 +85,43 @@ class SizeExpr:
 class Dim(SizeExpr):
     """A named run-time size, `min <= value <= max`. Two dims of the same name and bounds are the same dim.
 
-    Raises `ShapeError` for bounds that are not whole numbers with 0 <= min <= max.
+    Raises `ShapeError` for a name that is no identifier, or bounds that are not whole numbers with 0 <= min <= max.
     """
 
     __slots__ = ("max", "min", "name")
 
     def __init__(self, name: str, max: int, min: int = 1) -> None:
+        if not (isinstance(name, str) and name.isidentifier()):
+            raise ShapeError(f"Dim {name!r}: the name must be an identifier, because its value is passed as name=...")
         if not (isinstance(max, int) and isinstance(min, int) and 0 <= min <= max < 1 << 48):
             raise ShapeError(f"Dim {name!r}: bounds must be whole numbers with 0 <= min <= max, found {min}..{max}")
         self.name, self.min, self.max = name, min, max
         super().__init__({(self,): 1})
 
+    @property
+    def key(self) -> tuple[str, int, int]:
+        """What the dim is known by, and its place in the order of terms."""
+        return self.name, self.min, self.max
+
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Dim):
-            return (self.name, self.min, self.max) == (other.name, other.min, other.max)
+            return self.key == other.key
         return super().__eq__(other)
 
     def __hash__(self) -> int:
-        return hash((self.name, self.min, self.max))
+        return hash(self.key)
 
 
-Size: TypeAlias = Union[int, SizeExpr]
+Size: TypeAlias = int | SizeExpr
 
 
 def _terms(size: Size) -> Iterable[tuple[Monomial, int]]:
-    return size.terms if isinstance(size, SizeExpr) else (((), int(size)),)
+    if isinstance(size, SizeExpr):
+        return size.terms
+    try:
+        return (((), operator.index(size)),)
+    except TypeError:
+        raise ShapeError(f"sizes are computed with whole numbers and Dims only, found {size!r}") from None
 
 
 def _size(terms: Mapping[Monomial, int]) -> Size:
@@ -180,6 +193,11 @@ def max_of(size: Size) -> int:
             coefficient *= d.max if coefficient > 0 else d.min
         total += coefficient
     return total
+
+
+def min_of(size: Size) -> int:
+    """A lower bound: every dim at its min in terms added, at its max in terms subtracted."""
+    return -max_of(-size)
 
 
 def resolve(value: object, values: Mapping[Dim, int]) -> object:

@@ -1,9 +1,9 @@
 """Storage types: how the elements of a tensor lie in memory.
 
-A `DType` is a row of the table below: ggml's id and name, the number of elements in a block and a block's size in bytes.
-Scalar types have blocks of one element and are all defined here; the block-quantised formats are subclasses' instances
-with one file each in `gml/quants/` (the next module to read). Ids and names: ggml's `enum ggml_type`, as in the GGUF
-specification.
+A `DType` is a row of the table below: ggml's id and name, the number of elements in a block and a block's size in
+bytes. Scalar types have blocks of one element and are all defined here; the block-quantised formats are subclasses'
+instances with one file each in `gml/quants/` (the next module to read). Ids and names: ggml's `enum ggml_type`, as in
+the GGUF specification.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class DType:
     def decode(self, blocks: np.ndarray) -> np.ndarray:
         """Blocks of dtype `self.numpy`, shape [..., n_blocks], to float32 values of shape [..., n_blocks * block_size].
 
-        Integer types keep their own dtype.
+        Integer types keep their own dtype; these and F32 are not copied.
         """
         if self.is_integer:
             return blocks
-        return blocks.astype(np.float32)
+        return blocks.astype(np.float32, copy=False)
 
     def encode(self, values: np.ndarray) -> np.ndarray:
         """float32 (or integer) values of shape [..., n] to blocks of shape [..., n // block_size]."""

@@ -1,8 +1,8 @@
 """A graph: everything that some outputs need, in a stable order, with counts, a structural hash and dumps.
 
-Arrives: output tensors; leaves: the leaves and the op nodes in creation order, which is a topological order because sources
-exist before what uses them. Effects (ops that write states) happen in that order too. No node limit, no recursion.
-Next module: `gml/backend.py`, which says what a backend makes of a graph.
+Arrives: output tensors; leaves: the leaves and the op nodes in creation order, which is a topological order because
+sources exist before what uses them. Effects (ops that write states) happen in that order too. No node limit, no
+recursion. Next module: `gml/backend.py`, which says what a backend makes of a graph.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ class Graph:
     """
 
     def __init__(self, outputs: Sequence[Tensor] | Tensor, name: str = "") -> None:
+        if not isinstance(outputs, (Tensor, Sequence)):
+            found = type(outputs).__name__
+            raise GraphError(f"outputs of a graph must be a Tensor or a sequence of them, found {found}")
         self.outputs: tuple[Tensor, ...] = (outputs,) if isinstance(outputs, Tensor) else tuple(outputs)
         if not self.outputs:
             raise GraphError("a graph needs at least one output")
@@ -51,9 +54,11 @@ class Graph:
         return dict(Counter(t.op.name for t in self.nodes if t.op).most_common())
 
     def hash(self) -> str:
-        """SHA-256 of the structure: ops, attributes, types, sizes, strides and wiring; not names or values of leaves."""
+        """SHA-256 of the structure: ops, attributes, types, sizes, strides, wiring, outputs.
+
+        Names and values of leaves do not matter.
+        """
         digest = hashlib.sha256()
-        outputs = set(self.outputs)
         for tensor in self.leaves + self.nodes:
             row = (
                 tensor.op.name if tensor.op else tensor.role,
@@ -62,9 +67,10 @@ class Graph:
                 *(str(n) for n in (*tensor.ne, *tensor.nb, tensor.offset)),
                 *(self.index[s] for s in tensor.src),
                 self.index[tensor.view_of] if tensor.view_of is not None else -1,
-                tensor in outputs or tensor.kept,
+                tensor.kept,
             )
             digest.update(repr(row).encode())
+        digest.update(repr([self.index[t] for t in self.outputs]).encode())
         for dim in self.dims.values():
             digest.update(repr((dim.name, dim.min, dim.max)).encode())
         return digest.hexdigest()
@@ -80,19 +86,21 @@ class Graph:
         lines = [f"graph {self.name or '(unnamed)'}: {len(self.leaves)} leaves, {len(self.nodes)} nodes"]
         lines += [f"  run-time sizes: {dims}"] if dims else []
         lines += [f"  {self.label(t)} = {t.role} {_type_text(t)}" for t in self.leaves]
+        outputs = set(self.outputs)
         for t in self.nodes:
             arguments = ", ".join([self.label(s) for s in t.src] + _attr_texts(t.attrs))
-            mark = " -> output" if t in self.outputs else " -> kept" if t.kept else ""
+            mark = " -> output" if t in outputs else " -> kept" if t.kept else ""
             lines.append(f"  {self.label(t)} = {t.op.name if t.op else ''}({arguments}) {_type_text(t)}{mark}")
         return "\n".join(lines) + "\n"
 
     def to_dot(self) -> str:
         """The graph in Graphviz's DOT language."""
+        outputs = set(self.outputs)
         lines = ["digraph gml {", "  rankdir=TB; node [shape=box, fontname=monospace, fontsize=10];"]
         for t in self.leaves + self.nodes:
             what = t.op.name if t.op else t.role
             text = _dot_escape(f"{what}\n{t.name or self.label(t)}\n{_type_text(t)}")
-            style = ', style=filled, fillcolor="#e8e8e8"' if t.is_leaf else ", penwidth=2" if t in self.outputs else ""
+            style = ', style=filled, fillcolor="#e8e8e8"' if t.is_leaf else ", penwidth=2" if t in outputs else ""
             lines.append(f'  n{self.index[t]} [label="{text}"{style}];')
         for t in self.nodes:
             lines += [f'  n{self.index[s]} -> n{self.index[t]} [label="{i}"];' for i, s in enumerate(t.src)]
@@ -103,7 +111,9 @@ class Graph:
 
         def row(t: Tensor) -> dict[str, Any]:
             shape = {"type": t.type.name, "ne": [_json_size(n) for n in t.ne], "nb": [_json_size(n) for n in t.nb]}
-            made = {"op": t.op.name, "src": [self.index[s] for s in t.src], "attrs": _attr_texts(t.attrs)} if t.op else {}
+            made: dict[str, Any] = {}
+            if t.op:
+                made = {"op": t.op.name, "src": [self.index[s] for s in t.src], "attrs": _attr_texts(t.attrs)}
             return {"id": self.index[t], "name": t.name, "role": t.role, **shape, **made}
 
         return json.dumps(

@@ -1,15 +1,16 @@
 """Tensors: a type, up to four sizes, byte strides, and where the values come from.
 
-A tensor is either a *leaf* (an input, a constant or a state, with storage in a context's arena or in a mapped file) or the
-result of an op over other tensors. Views (reshape, permute, view, ...) are results whose strides point into another tensor's
-storage. Sizes are given fastest first, as in ggml: `ne` and `nb` always have four entries. Next module: `gml/context.py`.
+A tensor is either a *leaf* (an input, a constant or a state, with storage in a context's arena or in a mapped file) or
+the result of an op over other tensors. Views (reshape, permute, view, ...) are results whose strides point into another
+tensor's storage. Sizes are given fastest first, as in ggml: `ne` and `nb` always have four entries. Next module:
+`gml/context.py`.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -47,12 +48,15 @@ class Tensor:
     """
 
     __slots__ = (
-        "__weakref__", "attrs", "generation", "kept", "name", "nb", "ne", "offset", "op", "owner", "role", "serial", "src",
-        "storage", "type", "view_of",
+        "__weakref__", "_viewed_root", "attrs", "generation", "kept", "name", "nb", "ne", "offset", "op", "owner",
+        "role", "serial", "src", "storage", "type", "view_of",
     )  # fmt: skip
 
+    #: numpy scalars leave `np.float32(2) * tensor` to this class
+    __array_ufunc__ = None
+
     #: infix operators, filled in by `gml.ops`
-    operators: dict[str, Callable[..., Tensor]] = {}
+    operators: ClassVar[dict[str, Callable[..., Tensor]]] = {}
 
     def __init__(
         self,
@@ -73,6 +77,8 @@ class Tensor:
         self.nb: Sizes = contiguous_strides(type, self.ne) if nb is None else _four(nb)
         self.op, self.attrs, self.src, self.role = op, attrs, src, role
         self.view_of, self.offset = view_of, offset
+        # kept, because walking chains of views of views at every use would take quadratic time
+        self._viewed_root = None if view_of is None else view_of.root
         self.name = name
         self.kept = False
         self.storage: np.ndarray | None = None
@@ -80,7 +86,7 @@ class Tensor:
         self.generation = 0
         self.serial = next(_serial)
 
-    # -- shape ------------------------------------------------------------------------------------------------------------
+    # -- shape ---------------------------------------------------------------------------------------------------------
 
     @property
     def n_dims(self) -> int:
@@ -117,19 +123,20 @@ class Tensor:
         return total
 
     def is_contiguous(self, first: int = 0) -> bool:
-        """True when elements lie densely one after another; a dimension of size 1 never breaks it.
+        """True when elements lie densely one after another; a dimension of size 1 never breaks it, and no elements
+        always do.
 
         With `first` = 1 or 2 the strides up to that dimension are free (ggml's `ggml_is_contiguous_1`, `_2`).
         """
         n_blocks = exact_div(self.ne[0], self.type.block_size)
         if n_blocks is None or (n_blocks != 1 and self.nb[0] != self.type.type_size):
-            return False
+            return self.n_elements == 0
         expected: Size = self.type.type_size * n_blocks
         for i in range(1, MAX_DIMS):
             if self.ne[i] == 1:
                 continue
             if i > first and self.nb[i] != expected:
-                return False
+                return self.n_elements == 0
             expected = self.nb[i] * self.ne[i]
         return True
 
@@ -138,15 +145,12 @@ class Tensor:
         """The run-time sizes that the tensor depends on."""
         return dims_of((*self.ne, *self.nb, self.offset))
 
-    # -- storage ----------------------------------------------------------------------------------------------------------
+    # -- storage -------------------------------------------------------------------------------------------------------
 
     @property
     def root(self) -> Tensor:
         """The tensor that owns the storage this one looks into: itself unless it is a view."""
-        tensor = self
-        while tensor.view_of is not None:
-            tensor = tensor.view_of
-        return tensor
+        return self if self._viewed_root is None else self._viewed_root
 
     @property
     def is_leaf(self) -> bool:
@@ -181,7 +185,8 @@ class Tensor:
         return decoded.reshape([value_of(n, values or {}) for n in self.shape])
 
     def set(self, array: Any) -> Tensor:
-        """Write an input's or a state's values, given in numpy's order; a run-time size may have any value up to its bound.
+        """Write an input's or a state's values, given in numpy's order; a run-time size may have any value up to its
+        bound.
 
         Raises `ShapeError` when the array does not fit, `GraphError` for constants and results.
         """
@@ -189,16 +194,15 @@ class Tensor:
             raise GraphError(f"{self.describe()} is a {self.role}; only inputs and states can be set")
         array = np.asarray(array)
         values = match_shape(self, array.shape)
-        array = self.type.encode(array.reshape(array.shape or (1,)))
         storage = self.bytes()
-        flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        flat = encoded_bytes(self.type, array, self.describe())
         storage[: flat.nbytes] = flat
         for dim, value in values.items():
             if self.owner is not None:
                 self.owner.dim_values[dim] = value
         return self
 
-    # -- operators --------------------------------------------------------------------------------------------------------
+    # -- operators -----------------------------------------------------------------------------------------------------
 
     def __add__(self, other: Any) -> Tensor:
         return self.operators["add"](self, other)
@@ -211,6 +215,9 @@ class Tensor:
 
     def __truediv__(self, other: Any) -> Tensor:
         return self.operators["div"](self, other)
+
+    def __rsub__(self, other: Any) -> Tensor:
+        return self.operators["rsub"](self, other)
 
     def __radd__(self, other: Any) -> Tensor:
         return self.operators["add"](self, other)
@@ -274,6 +281,25 @@ def contiguous_strides(type: DType, ne: Sizes) -> Sizes:
     return type.type_size, nb1, nb2, nb2 * ne[2]
 
 
+def encoded_bytes(type: DType, array: np.ndarray, what: str) -> np.ndarray:
+    """An array's values in a storage type, as flat bytes.
+
+    Raises `ShapeError` when they are not numbers, or an integer type cannot hold them exactly.
+    """
+    if array.dtype.kind not in "biuf" and array.dtype.names is None:
+        raise ShapeError(f"{what}: expected an array of numbers, found dtype {array.dtype}")
+    if type.is_integer and array.size:
+        info = np.iinfo(type.numpy)
+        if array.dtype.kind == "f" and not (np.isfinite(array).all() and (array == np.trunc(array)).all()):
+            raise ShapeError(f"{what}: {type.name} holds whole numbers only; round the array first")
+        if array.min() < info.min or array.max() > info.max:
+            found = f"{array.min()} to {array.max()}"
+            raise ShapeError(f"{what}: {type.name} holds {info.min} to {info.max}, found {found}")
+    # too large for a short float becomes inf, as it does in compiled code
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(type.encode(array.reshape(array.shape or (1,)))).reshape(-1).view(np.uint8)
+
+
 def strided(tensor: Tensor, storage: np.ndarray, values: Mapping[Dim, int]) -> np.ndarray:
     """The tensor's blocks inside `storage` as a numpy view of four axes (numpy's order; the last axis counts blocks).
 
@@ -287,7 +313,9 @@ def strided(tensor: Tensor, storage: np.ndarray, values: Mapping[Dim, int]) -> n
         return np.empty(shape, dtype=tensor.type.numpy)
     end = offset + sum((n - 1) * s for n, s in zip(shape, reversed(nb), strict=True)) + tensor.type.type_size
     if offset < 0 or min(nb) < 0 or end > storage.nbytes:
-        raise GraphError(f"{tensor.describe()}: bytes {offset}..{end} lie outside its storage of {storage.nbytes} bytes")
+        raise GraphError(
+            f"{tensor.describe()}: bytes {offset}..{end} lie outside its {storage.nbytes} bytes of storage"
+        )
     return np.ndarray(shape, tensor.type.numpy, buffer=storage.data, offset=offset, strides=tuple(reversed(nb)))
 
 

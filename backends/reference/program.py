@@ -1,8 +1,9 @@
 """Runs a graph op by op in numpy.
 
-Arrives: a `Graph`; leaves: values. Every tensor's storage is a flat byte array: leaves have theirs, results get one when they
-are made, views share their root's. An op's sources are decoded to float32, its `reference` is called, and the result is
-rounded to the tensor's type. Results are freed after their last use unless kept. Next: `models/gguf`, the first client.
+Arrives: a `Graph`; leaves: values. Every tensor's storage is a flat byte array: leaves have theirs, results get one
+when they are made, views share their root's. An op's sources are decoded to float32, its `reference` is called, and the
+result is rounded to the tensor's type. Results are freed after their last use unless kept. Next: `models/gguf`, the
+first client.
 """
 
 from __future__ import annotations
@@ -32,18 +33,21 @@ class ReferenceBackend:
 
 
 class Rows:
-    """The destination of an op that writes: `rows[index] = values` encodes and stores (numpy's order, whole rows)."""
+    """The destination of an op that writes: `rows[index] = values` encodes and stores (numpy's order, whole rows).
 
-    def __init__(self, tensor: Tensor, blocks: np.ndarray) -> None:
-        self.type, self.blocks = tensor.type, blocks
+    With `moved`, values are blocks of the destination's type already.
+    """
+
+    def __init__(self, tensor: Tensor, blocks: np.ndarray, moved: bool) -> None:
+        self.type, self.blocks, self.moved = tensor.type, blocks, moved
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Four sizes in numpy's order, in elements."""
-        return (*self.blocks.shape[:3], self.blocks.shape[3] * self.type.block_size)
+        """Four sizes in numpy's order, in elements (in blocks when these are moved)."""
+        return (*self.blocks.shape[:3], self.blocks.shape[3] * (1 if self.moved else self.type.block_size))
 
     def __setitem__(self, index: Any, values: np.ndarray) -> None:
-        self.blocks[index] = self.type.encode(values)
+        self.blocks[index] = values if self.moved else self.type.encode(values)
 
 
 class ReferenceProgram(Program):
@@ -73,15 +77,23 @@ class ReferenceProgram(Program):
         if op.view:
             return
         attrs = resolved(tensor.attrs, values)
-        arrays = [self._load(s, values) for s in tensor.src]
+        # an op that moves elements of one type sees them as they are stored: float32 would lose bits of some types
+        moved = op.moves and bool(tensor.src) and tensor.src[0].type is tensor.type
+        load = self._blocks if moved else self._load
+        arrays = [load(s, values) for i, s in enumerate(tensor.src) if i != op.writes]
         if op.writes is not None:
-            op.reference(attrs, Rows(tensor.src[op.writes], self._blocks(tensor.src[op.writes], values)), *arrays)
+            target = tensor.src[op.writes]
+            op.reference(attrs, Rows(target, self._blocks(target, values), moved), *arrays)
             return
         result = np.asarray(op.reference(attrs, *arrays))
         shape = tuple(value_of(n, values) for n in reversed(tensor.ne))
+        if moved:
+            shape = (*shape[:3], shape[3] // tensor.type.block_size)
         if result.size != np.prod(shape, dtype=np.int64):
             raise ShapeError(f"{op.name}: the reference made shape {result.shape}, {tensor.describe()} has {shape}")
-        blocks = tensor.type.encode(np.ascontiguousarray(result).reshape(shape))
+        result = np.ascontiguousarray(result).reshape(shape)
+        # the copy matters: a result must not share memory with a state that is written later
+        blocks = np.array(result) if moved else tensor.type.encode(result)
         self._storage[tensor] = np.ascontiguousarray(blocks).reshape(-1).view(np.uint8)
 
     def _blocks(self, tensor: Tensor, values: dict[Dim, int]) -> np.ndarray:

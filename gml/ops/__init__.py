@@ -1,0 +1,54 @@
+"""All ops, gathered: each file declares some, and the functions that call them are the public API.
+
+Importing this package fills `gml.ops.base.registry` and Python's operators on tensors. Next module: `gml/graph.py`.
+"""
+
+from gml.ops.create import arange, timestep_embedding
+from gml.ops.custom import map_custom
+from gml.ops.elementwise import abs, add, clamp, cos, div, exp, log, mul, neg, scale, scale_bias, sin, sqr, sqrt, sub
+from gml.ops.glu import (
+    geglu,
+    geglu_erf,
+    geglu_erf_split,
+    geglu_quick,
+    geglu_quick_split,
+    geglu_split,
+    reglu,
+    reglu_split,
+    swiglu,
+    swiglu_split,
+)
+from gml.ops.indexing import get_rows, set_rows
+from gml.ops.movement import cast, concat, cont, cpy, dup, pad, pad_ext, repeat, set
+from gml.ops.norm import group_norm, l2_norm, norm, rms_norm
+from gml.ops.reduce import argmax, argsort, cumsum, mean, sum, sum_rows, top_k
+from gml.ops.unary import (
+    ceil,
+    elu,
+    floor,
+    gelu,
+    gelu_erf,
+    gelu_quick,
+    hardsigmoid,
+    hardswish,
+    relu,
+    round,
+    sgn,
+    sigmoid,
+    silu,
+    softplus,
+    step,
+    tanh,
+    trunc,
+)
+from gml.ops.views import permute, reshape, transpose, view
+
+__all__ = [
+    "abs", "add", "arange", "argmax", "argsort", "cast", "ceil", "clamp", "concat", "cont", "cos", "cpy", "cumsum",
+    "div", "dup", "elu", "exp", "floor", "geglu", "geglu_erf", "geglu_erf_split", "geglu_quick", "geglu_quick_split",
+    "geglu_split", "gelu", "gelu_erf", "gelu_quick", "get_rows", "group_norm", "hardsigmoid", "hardswish", "l2_norm",
+    "log", "map_custom", "mean", "mul", "neg", "norm", "pad", "pad_ext", "permute", "reglu", "reglu_split", "relu",
+    "repeat", "reshape", "rms_norm", "round", "scale", "scale_bias", "set", "set_rows", "sgn", "sigmoid", "silu",
+    "sin", "softplus", "sqr", "sqrt", "step", "sub", "sum", "sum_rows", "swiglu", "swiglu_split", "tanh",
+    "timestep_embedding", "top_k", "transpose", "trunc", "view",
+]  # fmt: skip

@@ -1,13 +1,15 @@
 """What an op is: one `OpDef`, declared in one place, known to the rest of gml by its properties only.
 
-Arrives: tensors and attributes at the call `gml.mul_mat(a, b)`; leaves: a new `Tensor`, its sizes and type inferred, or a
-`ShapeError` that names the op, the tensors and the broken rule. The declarations follow in the files of this package
+Arrives: tensors and attributes at the call `gml.mul_mat(a, b)`; leaves: a new `Tensor`, its sizes and type inferred, or
+a `ShapeError` that names the op, the tensors and the broken rule. The declarations follow in the files of this package
 (`elementwise.py`, `reduce.py`, ...). Next module: `gml/graph.py`.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +20,7 @@ from gml.context import Context
 from gml.dims import Dim, Size, resolve
 from gml.dtypes import F32, I32, DType
 from gml.errors import GraphError, ShapeError
+from gml.quants.base import QuantType
 from gml.tensor import Tensor
 
 
@@ -28,7 +31,8 @@ class NoAttrs:
 
 @dataclass(frozen=True)
 class Inferred:
-    """What `infer` finds: the result's type and sizes; for views also strides and the offset into the source's storage."""
+    """What `infer` finds: the result's type and sizes; for views also strides and the offset into the source's
+    storage."""
 
     type: DType
     ne: Sequence[Size]
@@ -50,22 +54,26 @@ class OpDef:
 
     name         ggml's name
     infer        (attrs, *sources) -> Inferred; raises `ShapeError` through `rule`
-    reference    (attrs, *arrays) -> array: the numpy meaning. Arrays have four axes in numpy's order; float types (block
-                 formats too) arrive as float32, integers as they are; attributes arrive with all sizes resolved. The result
-                 is reshaped and rounded to the inferred type. For an op that `writes`, (attrs, out, *arrays) -> None, where
-                 `out[index] = values` writes through to the destination.
+    reference    (attrs, *arrays) -> array: the numpy meaning. Arrays have four axes in numpy's order; float types
+                 (block formats too) arrive as float32, integers as they are; attributes arrive with all sizes resolved.
+                 The result is reshaped and rounded to the inferred type. For an op that `writes`, (attrs, out, *arrays)
+                 -> None, where `out[index] = values` writes through to the destination, and the arrays are the other
+                 sources.
     samples      cases for the tests: non-contiguous, broadcast, size-1, empty and odd sizes included
     attrs        frozen dataclass of attributes
     elementwise  every result element depends on the elements at the same place alone
     view         the result looks into source 0's storage with other strides; nothing is computed
     writes       index of the source whose storage the op writes; the result looks into it
-    in_place     sources whose storage the result may reuse when nothing else needs them
+    in_place     sources whose storage the result may reuse when nothing else needs them: those of its own type and
+                 sizes
     copies       the result has source 0's values (cont, dup)
+    moves        elements pass unchanged. Where source 0 has the result's type, the reference is given the stored blocks
+                 and gives blocks (float32 would lose bits of F64 and of block formats)
     impure       not a function of its sources alone (a user's Python function): never merged or hoisted
     lower        what it computes in kernel IR: one of the forms of `gml/ops/lower.py`
     expand       (attrs, *sources) -> Tensor: the same as a composition of other ops, in place of `lower`
-    refine       (attrs, options, *sources) -> Tensor or None: a form of this op that suits compiled code better, if there is
-                 one for these sources; options: `gml.compiler.Options`
+    refine       (attrs, options, *sources) -> Tensor or None: a form of this op that suits compiled code better, if
+                 there is one for these sources; options: `gml.compiler.Options`
     """
 
     name: str
@@ -78,6 +86,7 @@ class OpDef:
     writes: int | None = None
     in_place: tuple[int, ...] = ()
     copies: bool = False
+    moves: bool = False
     impure: bool = False
     lower: Any = None
     expand: Callable[..., Tensor] | None = None
@@ -88,17 +97,21 @@ class OpDef:
         for i, tensor in enumerate(src):
             if not isinstance(tensor, Tensor):
                 raise ShapeError(f"{self.name}: source {i} must be a Tensor, found {type(tensor).__name__}")
+        least, most = n_sources(self.infer)
+        if not least <= len(src) <= most:
+            expected = f"{least}" if least == most else f"{least} to {most}" if most < MANY else f"at least {least}"
+            raise ShapeError(f"{self.name}: expected {expected} sources, found {len(src)}")
         attrs = self.attrs(**attributes)
         try:
             found = self.infer(attrs, *src)
+            view_of = src[0] if self.view else src[self.writes] if self.writes is not None else None
+            offset = found.offset if view_of is None else view_of.offset + found.offset
+            return Tensor(
+                found.type, found.ne, nb=found.nb, op=self, attrs=attrs, src=src, view_of=view_of, offset=offset
+            )
         except ShapeError as error:
             given = ", ".join(t.describe() for t in src)
             raise ShapeError(f"{self.name}({given}): {error}") from None
-        view_of = src[0] if self.view else src[self.writes] if self.writes is not None else None
-        offset = found.offset
-        if view_of is not None:
-            offset = view_of.offset + offset
-        return Tensor(found.type, found.ne, nb=found.nb, op=self, attrs=attrs, src=src, view_of=view_of, offset=offset)
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
@@ -114,6 +127,26 @@ def declare(op: OpDef) -> OpDef:
         raise GraphError(f"op {op.name!r} is declared already")
     registry[op.name] = op
     return op
+
+
+MANY = 1 << 16
+
+
+@functools.cache
+def n_sources(infer: Callable[..., Inferred]) -> tuple[int, int]:
+    """The least and the largest number of sources that an `infer` takes."""
+    least = most = -1
+    for parameter in inspect.signature(infer).parameters.values():
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            return max(least, 0), MANY
+        most += 1
+        least += parameter.default is parameter.empty
+    return least, most
+
+
+def can_encode(type: DType) -> bool:
+    """Whether float32 values can be stored in this type."""
+    return type.is_scalar or type.__class__.encode is not QuantType.encode
 
 
 def rule(condition: bool, text: str) -> None:
