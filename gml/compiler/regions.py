@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from types import FunctionType
 
 from gml.compiler.state import State
 from gml.errors import UnsupportedError
@@ -79,7 +80,8 @@ def form_of(node: Tensor) -> object:
         raise UnsupportedError(
             f"op {node.op.name} has no lowering to kernel IR; use the reference backend or give it one"
         )
-    return node.op.lower
+    lower = node.op.lower
+    return lower(node.attrs, node, *node.src) if isinstance(lower, FunctionType) else lower
 
 
 def fuse(state: State) -> list[Region]:

@@ -70,7 +70,8 @@ class OpDef:
     moves        elements pass unchanged. Where source 0 has the result's type, the reference is given the stored blocks
                  and gives blocks (float32 would lose bits of F64 and of block formats)
     impure       not a function of its sources alone (a user's Python function): never merged or hoisted
-    lower        what it computes in kernel IR: one of the forms of `gml/ops/lower.py`
+    lower        what it computes in kernel IR: one of the forms of `gml/ops/lower.py`, or a
+                 function (attrs, out, *sources) that chooses one
     expand       (attrs, *sources) -> Tensor: the same as a composition of other ops, in place of `lower`
     refine       (attrs, options, *sources) -> Tensor or None: a form of this op that suits compiled code better, if
                  there is one for these sources; options: `gml.compiler.Options`

@@ -7,13 +7,14 @@ Next module: `gml/ops/matmul.py`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gml.dims import max_of
 from gml.kernel_ir import F32, Node
 from gml.ops.lower import Chunks, KernelContext, Operand, Place, Tiles
+from gml.ops.panels import transpose8
 from gml.quants import QuantType
 from gml.quants.codes import decode_group
 from gml.tensor import Tensor
@@ -69,30 +70,45 @@ def _enter(k: KernelContext, attrs: Any, panel: FloatPanel, a: Place, x: Place) 
     last = k.value(k.size(a.tensor.ne[1])) - 1
     i2, i3 = panel.outer[0], panel.outer[1]
     w2, w3 = batch_index(k, i2, a, x, 2), batch_index(k, i3, a, x, 3)
-    rows = [(b.min(panel.row + r, last), w2, w3) for r in range(ROWS)]
-    if isinstance(a.type, QuantType):
-        _decode_rows(k, a, rows, scratch)
-    else:
-        _transpose_rows(k, a, rows, scratch)
+    fill_columns(k, a, [(b.min(panel.row + r, last), w2, w3) for r in range(ROWS)], scratch)
     return scratch
 
 
-def _transpose_rows(k: KernelContext, a: Place, rows: Sequence[tuple], scratch: Node) -> None:
-    b, n = k.b, k.value(k.size(a.tensor.ne[0]))
+def fill_columns(k: KernelContext, a: Place, rows: Sequence[tuple], scratch: Node, *, stride: int = ROWS * 4, at: int = 0) -> None:
+    """Eight rows (i1, i2, i3) of `a` as f32 to scratch, transposed: element i of row r at bytes i * stride + at + 4 r."""
+    b = k.b
+    if isinstance(a.type, QuantType):
+        _decode_rows(k, a, rows, lambda values, column: _store_square(k, values, scratch, column, stride, at))
+        return
+    n = k.value(k.size(a.tensor.ne[0]))
     whole = n // ROWS * ROWS
 
     def square(i: Node) -> None:
-        store_square(k, [a.at((i, *row), ROWS) for row in rows], scratch, i)
+        _store_square(k, [a.at((i, *row), ROWS) for row in rows], scratch, i, stride, at)
 
     def column(i: Node) -> None:
         for r, row in enumerate(rows):
-            b.store(scratch, (i * ROWS + r) * 4, a.at((i, *row), 1))
+            b.store(scratch, i * stride + (at + 4 * r), a.at((i, *row), 1))
 
     b.loop(0, whole, square, step=ROWS)
     b.loop(whole, n, column)
 
 
-def _decode_rows(k: KernelContext, a: Place, rows: Sequence[tuple], scratch: Node) -> None:
+def fill_row(k: KernelContext, a: Place, row: tuple, scratch: Node, at: Operand) -> None:
+    """One row of `a` as f32 to scratch, densely from byte `at` on."""
+    b = k.b
+    start = k.value(at)
+    if isinstance(a.type, QuantType):
+        _decode_rows(k, a, [row], lambda values, column: b.store(scratch, start + column * 4, values[0]))
+        return
+    n = k.value(k.size(a.tensor.ne[0]))
+    whole = n // ROWS * ROWS
+    b.loop(0, whole, lambda i: b.store(scratch, start + i * 4, a.at((i, *row), ROWS)), step=ROWS)
+    b.loop(whole, n, lambda i: b.store(scratch, start + i * 4, a.at((i, *row), 1)))
+
+
+def _decode_rows(k: KernelContext, a: Place, rows: Sequence[tuple], put: Callable[[list[Node], Node], None]) -> None:
+    """put(values of eight neighbouring columns per row, first column) for whole rows of a block format."""
     b, dtype = k.b, a.type
     assert isinstance(dtype, QuantType) and dtype.traits is not None
     traits = dtype.traits
@@ -104,26 +120,16 @@ def _decode_rows(k: KernelContext, a: Place, rows: Sequence[tuple], scratch: Nod
         for g in range(traits.n_groups):
             values = [decode_group(b, traits, codes, g) for codes in unpacked]
             for part in range(0, traits.group, ROWS):
-                column = i * traits.block_size + (g * traits.group + part)
-                store_square(k, [b.slice(v, part, ROWS) for v in values], scratch, column)
+                put([b.slice(v, part, ROWS) for v in values], i * traits.block_size + (g * traits.group + part))
 
     b.loop(0, n_blocks, block)
 
 
-def store_square(k: KernelContext, rows: Sequence[Node], scratch: Node, column: Node) -> None:
-    """Eight rows of eight neighbouring columns to scratch [k][8], transposed by exchanging halves."""
-    b, words = k.b, list(rows)
-    for half in (1, 2, 4):
-        mixed = list(words)
-        for i in range(ROWS):
-            if not i & half:
-                first = [j if not j & half else ROWS + (j ^ half) for j in range(ROWS)]
-                second = [(j | half) if not j & half else ROWS + j for j in range(ROWS)]
-                mixed[i] = b.shuffle(words[i], words[i + half], first)
-                mixed[i + half] = b.shuffle(words[i], words[i + half], second)
-        words = mixed
-    for j, word in enumerate(words):
-        b.store(scratch, (column + j) * (ROWS * 4), word)
+def _store_square(k: KernelContext, rows: Sequence[Node], scratch: Node, column: Node, stride: int, at: int) -> None:
+    """Eight rows of eight neighbouring columns, transposed."""
+    b = k.b
+    for j, word in enumerate(transpose8(k.b, rows)):
+        b.store(scratch, (column + j) * stride + at, word)
 
 
 def _compute(

@@ -47,8 +47,7 @@ class Elementwise:
 class Indexed:
     """fn(k, attrs, index, lanes, *sources) -> value at index; with lanes > 1 at index[0] .. index[0] + lanes - 1.
 
-    vector(attrs, out, *tensors) says whether neighbouring results come from neighbouring source elements, so that lanes > 1 is
-    possible.
+    vector(attrs, out, *tensors) says whether fn can do lanes > 1 (index[0] is a multiple of them then).
     """
 
     fn: Callable[..., Node]
@@ -185,27 +184,31 @@ class KernelContext:
         combine: Callable[[Node, Node], Node],
         initial: float,
         how: str,
+        type: Type = KF32,
     ) -> Node:
-        """All elements of a row combined: in lanes first, lanes folded with `how` (add, min, max), then the rest in order."""
+        """All elements of a row combined: in lanes first, lanes folded with `how` (add, min, max), then the rest in order.
+
+        The number of lanes is the same on every target, so the order is, too.
+        """
         b, lanes = self.b, self.lanes
-        total = b.const(initial, KF32)
+        total = b.const(initial, type)
         whole: Operand = 0
         if lanes > 1:
             whole = self.whole(n)
             (wide,) = b.loop(
                 0,
                 whole,
-                lambda i, acc: combine(acc, element(i, lanes)),
-                [b.const(initial, KF32.vec(lanes))],
+                lambda i, acc: combine(acc, b.cast(element(i, lanes), type)),
+                [b.const(initial, type.vec(lanes))],
                 step=lanes,
             )
             total = b.reduce(how, wide)
-        (total,) = b.loop(whole, n, lambda i, acc: combine(acc, element(i, 1)), [total])
+        (total,) = b.loop(whole, n, lambda i, acc: combine(acc, b.cast(element(i, 1), type)), [total])
         return total
 
     def sum_row(self, n: Operand, element: Callable[[Operand, int], Node]) -> Node:
-        """The sum of a row's elements (f32)."""
-        return self.fold_row(n, element, self.b.add, 0.0, "add")
+        """The sum of a row's elements, made in f64 and given as f64."""
+        return self.fold_row(n, element, self.b.add, 0.0, "add", F64)
 
     def max_row(self, n: Operand, element: Callable[[Operand, int], Node]) -> Node:
         """The largest of a row's elements, -inf for an empty row."""

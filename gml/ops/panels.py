@@ -125,17 +125,7 @@ def _columns(b: Builder, groups: Sequence[Node]) -> Node:
 
 def _quads(b: Builder, rows: Sequence[Node]) -> list[Node]:
     """Eight rows of 32 bytes as eight quads: a transposition of 8 by 8 words of 4 bytes."""
-    words = [b.bitcast(row, U32.vec(QUADS)) for row in rows]
-    for half in (1, 2, 4):
-        mixed = list(words)
-        for i in range(QUADS):
-            if not i & half:
-                low, high = words[i], words[i + half]
-                first = [j if not j & half else QUADS + (j ^ half) for j in range(QUADS)]
-                second = [(j | half) if not j & half else QUADS + j for j in range(QUADS)]
-                mixed[i] = b.shuffle(low, high, first)
-                mixed[i + half] = b.shuffle(low, high, second)
-        words = mixed
+    words = transpose8(b, [b.bitcast(row, U32.vec(QUADS)) for row in rows])
     return [b.bitcast(word, U8.vec(VECTOR)) for word in words]
 
 
@@ -158,6 +148,21 @@ def _store_planes(b: Builder, traits: CodeTraits, quads: Sequence[Node], target:
 def _quad_of(bits: int, vector: int, field: int) -> int:
     """Which quad lies in a field of a plane's vector."""
     return vector + 4 * field if bits == 4 else vector * (8 // bits) + field
+
+
+def transpose8(b: Builder, rows: Sequence[Node]) -> list[Node]:
+    """Eight vectors of eight lanes, transposed by exchanging single lanes, pairs and halves."""
+    words = list(rows)
+    for half in (1, 2, 4):
+        mixed = list(words)
+        for i in range(8):
+            if not i & half:
+                first = [j if not j & half else 8 + (j ^ half) for j in range(8)]
+                second = [(j | half) if not j & half else 8 + j for j in range(8)]
+                mixed[i] = b.shuffle(words[i], words[i + half], first)
+                mixed[i + half] = b.shuffle(words[i], words[i + half], second)
+        words = mixed
+    return words
 
 
 # -- reading --------------------------------------------------------------------------------------------------------------
