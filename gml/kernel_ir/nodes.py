@@ -98,7 +98,7 @@ KINDS: dict[str, tuple[int | None, bool, bool, str]] = {
     "cmp": (2, True, True, "attrs how: lt le gt ge eq ne (ordered; ne is true for NaN) -> bool lanes"),
     "select": (3, True, True, "condition, a, b: a where true"),
     "round": (1, True, True, "attrs how: floor ceil trunc even (half to even) away (half away from zero)"),
-    "math": (1, True, True, "attrs fn: sqrt exp log sin cos tanh erf, f32"),
+    "math": (1, True, True, "attrs fn: sqrt (f32, f64), exp log sin cos tanh erf (f32)"),
     "cast": (1, True, True, "to another type with the same lanes: by value; float to integer rounds half to even, saturating"),
     "bitcast": (1, True, True, "the same bits as another type"),
     # lanes

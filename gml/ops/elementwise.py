@@ -15,8 +15,10 @@ import numpy as np
 from gml.dims import exact_div
 from gml.dtypes import BF16, F16, F32
 from gml.errors import ShapeError
+from gml.kernel_ir import Builder, Node
 from gml.ops.base import Inferred, NoAttrs, OpDef, Sample, SampleBuilder, declare, rule
 from gml.ops.cases import one_source
+from gml.ops.lower import Elementwise
 from gml.ops.movement import tiled
 from gml.ops.views import permute, transpose, view
 from gml.tensor import Tensor
@@ -71,7 +73,9 @@ _PAIRS: dict[str, Callable[[SampleBuilder], tuple[Tensor, Tensor]]] = {
 }
 
 
-def _binary(name: str, function: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> OpDef:
+def _binary(
+    name: str, function: Callable[[np.ndarray, np.ndarray], np.ndarray], lower: Callable[[Builder, Node, Node], Node]
+) -> OpDef:
     def sample(case: str, pair: Callable[[SampleBuilder], tuple[Tensor, Tensor]]) -> Sample:
         return Sample(case, lambda s: op(*pair(s)))
 
@@ -82,14 +86,15 @@ def _binary(name: str, function: Callable[[np.ndarray, np.ndarray], np.ndarray])
         tuple(sample(case, pair) for case, pair in _PAIRS.items()),
         elementwise=True,
         in_place=(0, 1),
+        lower=Elementwise(lambda b, attrs, x, y: lower(b, x, y)),
     )
     return declare(op)
 
 
-_ADD = _binary("add", np.add)
-_SUB = _binary("sub", np.subtract)
-_MUL = _binary("mul", np.multiply)
-_DIV = _binary("div", np.divide)
+_ADD = _binary("add", np.add, Builder.add)
+_SUB = _binary("sub", np.subtract, Builder.sub)
+_MUL = _binary("mul", np.multiply, Builder.mul)
+_DIV = _binary("div", np.divide, Builder.div)
 
 
 def add(a: Tensor, b: Tensor) -> Tensor:
@@ -163,9 +168,13 @@ def _reference_clamp(attrs: ClampAttrs, a: np.ndarray) -> np.ndarray:
 
 
 def elementwise(
-    name: str, function: Callable[[np.ndarray], np.ndarray], low: float = -2.0, high: float = 2.0, **properties: Any
+    name: str,
+    function: Callable[[np.ndarray], np.ndarray],
+    lower: Callable[[Builder, Node], Node],
+    low: float = -2.0,
+    high: float = 2.0,
 ) -> OpDef:
-    """Declare a function of one source, float32 to float32, sampled with values low..high."""
+    """Declare a function of one source, float32 to float32: in numpy, in kernel IR, sampled with values low..high."""
     op = OpDef(
         name,
         _infer_float,
@@ -173,7 +182,7 @@ def elementwise(
         one_source(lambda a: op(a), low, high),
         elementwise=True,
         in_place=(0,),
-        **properties,
+        lower=Elementwise(lambda b, attrs, x: lower(b, x)),
     )
     return declare(op)
 
@@ -191,6 +200,7 @@ _SCALE = declare(
         attrs=ScaleAttrs,
         elementwise=True,
         in_place=(0,),
+        lower=Elementwise(lambda b, attrs, x: x * float(attrs.scale) + float(attrs.bias)),
     )
 )
 _CLAMP = declare(
@@ -206,16 +216,17 @@ _CLAMP = declare(
         attrs=ClampAttrs,
         elementwise=True,
         in_place=(0,),
+        lower=Elementwise(lambda b, attrs, x: b.max(b.min(x, float(attrs.max)), float(attrs.min))),
     )
 )
-_SQR = elementwise("sqr", np.square)
-_SQRT = elementwise("sqrt", np.sqrt, low=0.0, high=9.0)
-_LOG = elementwise("log", np.log, low=0.01, high=9.0)
-_EXP = elementwise("exp", np.exp, low=-9.0, high=9.0)
-_NEG = elementwise("neg", np.negative)
-_ABS = elementwise("abs", np.abs)
-_SIN = elementwise("sin", np.sin, low=-9.0, high=9.0)
-_COS = elementwise("cos", np.cos, low=-9.0, high=9.0)
+_SQR = elementwise("sqr", np.square, lambda b, x: x * x)
+_SQRT = elementwise("sqrt", np.sqrt, lambda b, x: b.math("sqrt", x), low=0.0, high=9.0)
+_LOG = elementwise("log", np.log, lambda b, x: b.math("log", x), low=0.01, high=9.0)
+_EXP = elementwise("exp", np.exp, lambda b, x: b.math("exp", x), low=-9.0, high=9.0)
+_NEG = elementwise("neg", np.negative, Builder.neg)
+_ABS = elementwise("abs", np.abs, Builder.abs)
+_SIN = elementwise("sin", np.sin, lambda b, x: b.math("sin", x), low=-9.0, high=9.0)
+_COS = elementwise("cos", np.cos, lambda b, x: b.math("cos", x), low=-9.0, high=9.0)
 
 
 def scale(a: Tensor, scale: float, bias: float = 0.0) -> Tensor:

@@ -9,14 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from gml.dims import exact_div
 from gml.dtypes import BF16, F16
+from gml.kernel_ir import Builder, Node
 from gml.ops.base import Inferred, NoAttrs, OpDef, Sample, declare, rule
 from gml.ops.elementwise import needs_float
-from gml.ops.unary import gelu_erf_values, gelu_quick_values, gelu_values, relu_values, silu_values
+from gml.ops.lower import Elementwise, Index, Indexed, KernelContext
+from gml.ops.unary import (
+    gelu_erf_values,
+    gelu_quick_values,
+    gelu_values,
+    lower_gelu,
+    lower_gelu_erf,
+    lower_gelu_quick,
+    lower_relu,
+    lower_silu,
+    relu_values,
+    silu_values,
+)
 from gml.ops.views import permute, transpose, view
 from gml.tensor import Tensor
 
@@ -51,7 +65,19 @@ def _infer_split(attrs: NoAttrs, a: Tensor, b: Tensor) -> Inferred:
     return Inferred(a.type, a.ne)
 
 
-def _glu(name: str, activate: Callable[[np.ndarray], np.ndarray]) -> OpDef:
+Activation = Callable[[Builder, Node], Node]
+
+
+def _lower_glu(activate: Activation) -> Indexed:
+    def value(k: KernelContext, attrs: GluAttrs, index: Index, lanes: int, a: Any) -> Node:
+        half = k.size(a.tensor.ne[0] // 2)
+        first, second = a.at(index, lanes), a.at((k.value(index[0]) + half, *index[1:]), lanes)
+        return activate(k.b, second) * first if attrs.swapped else activate(k.b, first) * second
+
+    return Indexed(value)
+
+
+def _glu(name: str, activate: Callable[[np.ndarray], np.ndarray], lower: Activation) -> OpDef:
     def reference(attrs: GluAttrs, a: np.ndarray) -> np.ndarray:
         n = a.shape[-1] // 2
         first, second = a[..., :n], a[..., n:]
@@ -71,11 +97,11 @@ def _glu(name: str, activate: Callable[[np.ndarray], np.ndarray]) -> OpDef:
         Sample("BF16", lambda s: op(s.f32(66, type=BF16), swapped=True)),
         Sample("run_time", lambda s: op(s.input([14, s.dim("n_tokens", 3, max=8)]))),
     )
-    op = OpDef(name, _infer_glu, reference, samples, attrs=GluAttrs)
+    op = OpDef(name, _infer_glu, reference, samples, attrs=GluAttrs, lower=_lower_glu(lower))
     return declare(op)
 
 
-def _split(name: str, activate: Callable[[np.ndarray], np.ndarray]) -> OpDef:
+def _split(name: str, activate: Callable[[np.ndarray], np.ndarray], lower: Activation) -> OpDef:
     samples = (
         Sample("rows", lambda s: op(s.f32(33, 3), s.f32(33, 3))),
         Sample("four_dims", lambda s: op(s.f32(7, 3, 2, 2), s.f32(7, 3, 2, 2))),
@@ -88,20 +114,28 @@ def _split(name: str, activate: Callable[[np.ndarray], np.ndarray]) -> OpDef:
         Sample("BF16", lambda s: op(s.f32(33, type=BF16), s.f32(33, type=BF16))),
         Sample("run_time", lambda s: op(x := s.input([7, s.dim("n_tokens", 3, max=8)]), s.input(x.ne))),
     )
-    op = OpDef(name, _infer_split, lambda attrs, a, b: activate(a) * b, samples, elementwise=True, in_place=(0, 1))
+    op = OpDef(
+        name,
+        _infer_split,
+        lambda attrs, a, b: activate(a) * b,
+        samples,
+        elementwise=True,
+        in_place=(0, 1),
+        lower=Elementwise(lambda k, attrs, x, y: lower(k, x) * y),
+    )
     return declare(op)
 
 
-_REGLU = _glu("reglu", relu_values)
-_GEGLU = _glu("geglu", gelu_values)
-_SWIGLU = _glu("swiglu", silu_values)
-_GEGLU_ERF = _glu("geglu_erf", gelu_erf_values)
-_GEGLU_QUICK = _glu("geglu_quick", gelu_quick_values)
-_REGLU_SPLIT = _split("reglu_split", relu_values)
-_GEGLU_SPLIT = _split("geglu_split", gelu_values)
-_SWIGLU_SPLIT = _split("swiglu_split", silu_values)
-_GEGLU_ERF_SPLIT = _split("geglu_erf_split", gelu_erf_values)
-_GEGLU_QUICK_SPLIT = _split("geglu_quick_split", gelu_quick_values)
+_REGLU = _glu("reglu", relu_values, lower_relu)
+_GEGLU = _glu("geglu", gelu_values, lower_gelu)
+_SWIGLU = _glu("swiglu", silu_values, lower_silu)
+_GEGLU_ERF = _glu("geglu_erf", gelu_erf_values, lower_gelu_erf)
+_GEGLU_QUICK = _glu("geglu_quick", gelu_quick_values, lower_gelu_quick)
+_REGLU_SPLIT = _split("reglu_split", relu_values, lower_relu)
+_GEGLU_SPLIT = _split("geglu_split", gelu_values, lower_gelu)
+_SWIGLU_SPLIT = _split("swiglu_split", silu_values, lower_silu)
+_GEGLU_ERF_SPLIT = _split("geglu_erf_split", gelu_erf_values, lower_gelu_erf)
+_GEGLU_QUICK_SPLIT = _split("geglu_quick_split", gelu_quick_values, lower_gelu_quick)
 
 
 def reglu(a: Tensor, swapped: bool = False) -> Tensor:

@@ -29,6 +29,8 @@ from gml.tensor import Tensor
 
 Operand: TypeAlias = "Node | int"
 Index: TypeAlias = "tuple[Operand, Operand, Operand, Operand]"
+Row: TypeAlias = "tuple[Operand, Operand, Operand]"
+Element: TypeAlias = "Callable[[Operand, int], Node]"
 
 #: lanes of row loops and row sums on every target, so that sums are folded in the same order everywhere
 ROW_LANES = 16
@@ -210,6 +212,10 @@ class KernelContext:
         """The sum of a row's elements, made in f64 and given as f64."""
         return self.fold_row(n, element, self.b.add, 0.0, "add", F64)
 
+    def sqrt64(self, x: Node) -> Node:
+        """The square root of an f64."""
+        return self.b.math("sqrt", x)
+
     def max_row(self, n: Operand, element: Callable[[Operand, int], Node]) -> Node:
         """The largest of a row's elements, -inf for an empty row."""
         return self.fold_row(n, element, self.b.max, float("-inf"), "max")
@@ -347,6 +353,6 @@ def _times(a: Operand, b: Operand) -> Operand:
 
 
 __all__ = [
-    "BOOL", "F32", "PTR", "ROW_LANES", "Chunks", "Direct", "Elementwise", "Index", "Indexed", "KernelContext", "Lowering", "Place",
-    "RowSink", "Rowwise", "Tiled", "Tiles", "Type", "exact_div", "from_storage", "row_chunks", "tiles_lanes", "to_storage",
+    "BOOL", "F32", "PTR", "ROW_LANES", "Chunks", "Direct", "Element", "Elementwise", "Index", "Indexed", "KernelContext", "Lowering", "Operand", "Place",
+    "Row", "RowSink", "Rowwise", "Tiled", "Tiles", "Type", "exact_div", "from_storage", "row_chunks", "tiles_lanes", "to_storage",
 ]  # fmt: skip

@@ -6,15 +6,19 @@ Moments are computed in float64, as ggml does. Weights and biases are separate `
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from gml.dims import is_static
+from gml.dims import is_static, max_of
 from gml.dtypes import F16
+from gml.kernel_ir import F32, F64, Node
 from gml.ops.base import Inferred, OpDef, Sample, declare, rule
 from gml.ops.cases import one_source
 from gml.ops.elementwise import needs_float, needs_number
+from gml.ops.lower import Chunks, Direct, Element, KernelContext, Operand, Place, Row, Rowwise
 from gml.ops.views import permute
 from gml.tensor import Tensor
 
@@ -90,6 +94,85 @@ def _reference_group_norm(attrs: GroupNormAttrs, a: np.ndarray) -> np.ndarray:
     return out
 
 
+# -- the same in kernel IR ---------------------------------------------------------------------------------------------
+
+
+def _lower_norm(k: KernelContext, attrs: NormAttrs, row: Row, a: Any) -> Element:
+    b, n = k.b, k.size(a.tensor.ne[0])
+    count = b.cast(k.value(n), F64)
+    mean = k.sum_row(n, lambda i, lanes: a.at((i, *row), lanes)) / count
+
+    def centred(i: Operand, lanes: int) -> Node:
+        return b.cast(a.at((i, *row), lanes), F64) - b.splat(mean, lanes)
+
+    variance = k.sum_row(n, lambda i, lanes: (c := centred(i, lanes)) * c) / count
+    scale = 1.0 / k.sqrt64(variance + float(attrs.eps))
+    return lambda i, lanes: b.cast(centred(i, lanes) * b.splat(scale, lanes), F32)
+
+
+def _lower_rms_norm(k: KernelContext, attrs: NormAttrs, row: Row, a: Any) -> Element:
+    b, n = k.b, k.size(a.tensor.ne[0])
+    square = k.sum_row(n, lambda i, lanes: (x := b.cast(a.at((i, *row), lanes), F64)) * x)
+    scale = b.cast(1.0 / k.sqrt64(square / b.cast(k.value(n), F64) + float(attrs.eps)), F32)
+    return lambda i, lanes: a.at((i, *row), lanes) * b.splat(scale, lanes)
+
+
+def _lower_l2_norm(k: KernelContext, attrs: NormAttrs, row: Row, a: Any) -> Element:
+    b, n = k.b, k.size(a.tensor.ne[0])
+    square = k.sum_row(n, lambda i, lanes: (x := b.cast(a.at((i, *row), lanes), F64)) * x)
+    scale = b.cast(1.0 / b.max(k.sqrt64(square), float(attrs.eps)), F32)
+    return lambda i, lanes: a.at((i, *row), lanes) * b.splat(scale, lanes)
+
+
+def _lower_group_norm(k: KernelContext, attrs: GroupNormAttrs, out: Place, a: Place) -> None:
+    """A chunk is one group of one image: three passes over its rows."""
+    b = k.b
+    n_channels = max_of(a.tensor.ne[2])
+    per_group = channels_per_group(n_channels, attrs.n_groups)
+    width, height = a.ne[0], k.value(a.ne[1])
+
+    def group(chunk: Node) -> None:
+        g, image = k.split(chunk, [_n_groups(attrs, a.tensor), a.ne[3]])
+        first = k.value(g) * per_group
+        rows = (b.min(first + per_group, n_channels) - first) * height
+
+        def over_rows(body: Callable[[Any, Node], Node], start: Node) -> Node:
+            def one(r: Node, total: Node) -> Node:
+                return body((r % height, first + r // height, image), total)
+
+            return b.loop(0, rows, one, [start])[0]
+
+        count = b.cast(rows * width, F64)
+        zero = b.const(0.0, F64)
+        total = over_rows(lambda row, t: t + k.sum_row(width, lambda i, lanes: a.at((i, *row), lanes)), zero)
+        mean = total / count
+
+        def centred(i: Operand, row: Any, lanes: int) -> Node:
+            return b.cast(a.at((i, *row), lanes), F64) - b.splat(mean, lanes)
+
+        squares = over_rows(
+            lambda row, t: t + k.sum_row(width, lambda i, lanes: (c := centred(i, row, lanes)) * c), zero
+        )
+        scale = 1.0 / k.sqrt64(squares / count + float(attrs.eps))
+
+        def store(r: Node) -> None:
+            row = (r % height, first + r // height, image)
+            k.for_lanes(
+                width,
+                lambda i, lanes: out.put((i, *row), b.cast(centred(i, row, lanes) * b.splat(scale, lanes), F32)),
+            )
+
+        b.loop(0, rows, store)
+
+    b.loop(k.begin, k.end, group)
+
+
+def _n_groups(attrs: GroupNormAttrs, a: Tensor) -> int:
+    """Groups that have channels."""
+    n_channels = max_of(a.ne[2])
+    return -(-n_channels // max(channels_per_group(n_channels, attrs.n_groups), 1))
+
+
 _NORM = declare(
     OpDef(
         "norm",
@@ -101,6 +184,7 @@ _NORM = declare(
         ),
         attrs=NormAttrs,
         in_place=(0,),
+        lower=Rowwise(_lower_norm),
     )
 )
 _RMS_NORM = declare(
@@ -115,6 +199,7 @@ _RMS_NORM = declare(
         ),
         attrs=NormAttrs,
         in_place=(0,),
+        lower=Rowwise(_lower_rms_norm),
     )
 )
 _L2_NORM = declare(
@@ -129,6 +214,7 @@ _L2_NORM = declare(
         ),
         attrs=NormAttrs,
         in_place=(0,),
+        lower=Rowwise(_lower_l2_norm),
     )
 )
 _GROUP_NORM = declare(
@@ -150,6 +236,7 @@ _GROUP_NORM = declare(
         ),
         attrs=GroupNormAttrs,
         in_place=(0,),
+        lower=Direct(_lower_group_norm, lambda attrs, out, a: Chunks(((_n_groups(attrs, a), 1), (a.ne[3], 1)))),
     )
 )
 

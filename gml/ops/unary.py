@@ -7,9 +7,11 @@ ggml's (`ggml-cpu/unary-ops.cpp`, `vec.h`), without its 16-bit look-up tables. N
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
+from gml.kernel_ir import Builder, Node
 from gml.ops.elementwise import elementwise
 from gml.tensor import Tensor
 
@@ -69,23 +71,94 @@ def _round(x: np.ndarray) -> np.ndarray:
     return np.where(np.abs(x - whole) >= 0.5, whole + np.copysign(np.float32(1), x), whole)
 
 
-_TANH = elementwise("tanh", np.tanh, -5.0, 5.0)
-_RELU = elementwise("relu", relu_values)
-_GELU = elementwise("gelu", gelu_values, -5.0, 5.0)
-_GELU_ERF = elementwise("gelu_erf", gelu_erf_values, -5.0, 5.0)
-_GELU_QUICK = elementwise("gelu_quick", gelu_quick_values, -5.0, 5.0)
-_SILU = elementwise("silu", silu_values, -9.0, 9.0)
-_SIGMOID = elementwise("sigmoid", lambda x: 1 / (1 + np.exp(-x)), -9.0, 9.0)
-_ELU = elementwise("elu", _elu)
-_SOFTPLUS = elementwise("softplus", _softplus, -30.0, 30.0)
-_HARDSWISH = elementwise("hardswish", lambda x: x * _hardsigmoid(x), -5.0, 5.0)
-_HARDSIGMOID = elementwise("hardsigmoid", _hardsigmoid, -5.0, 5.0)
-_STEP = elementwise("step", lambda x: np.where(x > 0, np.float32(1), np.float32(0)))
-_SGN = elementwise("sgn", lambda x: np.where(x > 0, np.float32(1), np.where(x < 0, np.float32(-1), np.float32(0))))
-_FLOOR = elementwise("floor", np.floor, -9.0, 9.0)
-_CEIL = elementwise("ceil", np.ceil, -9.0, 9.0)
-_ROUND = elementwise("round", _round, -9.0, 9.0)
-_TRUNC = elementwise("trunc", np.trunc, -9.0, 9.0)
+# -- the same in kernel IR ---------------------------------------------------------------------------------------------
+
+
+def lower_relu(b: Builder, x: Node) -> Node:
+    """See `relu_values`."""
+    return b.select(b.cmp("gt", x, 0.0), x, 0.0)
+
+
+def lower_gelu(b: Builder, x: Node) -> Node:
+    """See `gelu_values`."""
+    inner = x * SQRT_2_OVER_PI * (x * x * GELU_COEF_A + 1.0)
+    return x * 0.5 * (b.math("tanh", inner) + 1.0)
+
+
+def lower_gelu_erf(b: Builder, x: Node) -> Node:
+    """See `gelu_erf_values`."""
+    return x * 0.5 * (b.math("erf", x * math.sqrt(0.5)) + 1.0)
+
+
+def lower_gelu_quick(b: Builder, x: Node) -> Node:
+    """See `gelu_quick_values`."""
+    return x / (b.math("exp", x * GELU_QUICK_COEF) + 1.0)
+
+
+def lower_silu(b: Builder, x: Node) -> Node:
+    """See `silu_values`."""
+    return x / (b.math("exp", -x) + 1.0)
+
+
+def _lower_sigmoid(b: Builder, x: Node) -> Node:
+    return 1.0 / (b.math("exp", -x) + 1.0)
+
+
+def _lower_elu(b: Builder, x: Node) -> Node:
+    # exp(x) - 1 without cancellation: (u - 1) * x / log(u) for u = exp(x), Kahan's way
+    below = b.select(b.cmp("lt", x, 0.0), x, 0.0)
+    u = b.math("exp", below)
+    near = b.select(b.cmp("eq", u, 1.0), below, (u - 1.0) * below / b.math("log", u))
+    expm1 = b.select(b.cmp("lt", u, 0.25), u - 1.0, near)
+    return b.select(b.cmp("gt", x, 0.0), x, b.select(b.cmp("eq", x, x), expm1, x))
+
+
+def _lower_softplus(b: Builder, x: Node) -> Node:
+    # log(1 + e) without loss for small e: log(u) * e / (u - 1) for u = 1 + e
+    e = b.math("exp", b.select(b.cmp("lt", x, 20.0), x, 20.0))
+    u = e + 1.0
+    log1p = b.select(b.cmp("eq", u, 1.0), e, b.math("log", u) * e / (u - 1.0))
+    return b.select(b.cmp("lt", x, 20.0), log1p, x)
+
+
+def _lower_hardsigmoid(b: Builder, x: Node) -> Node:
+    return b.min(b.max((x + 3.0) / 6.0, 0.0), 1.0)
+
+
+def _lower_sgn(b: Builder, x: Node) -> Node:
+    negative = b.select(b.cmp("lt", x, 0.0), b.const(-1.0, x.type), 0.0)
+    return b.select(b.cmp("gt", x, 0.0), b.const(1.0, x.type), negative)
+
+
+def _rounding(how: str) -> Callable[[Builder, Node], Node]:
+    return lambda b, x: b.round(how, x)
+
+
+_TANH = elementwise("tanh", np.tanh, lambda b, x: b.math("tanh", x), -5.0, 5.0)
+_RELU = elementwise("relu", relu_values, lower_relu)
+_GELU = elementwise("gelu", gelu_values, lower_gelu, -5.0, 5.0)
+_GELU_ERF = elementwise("gelu_erf", gelu_erf_values, lower_gelu_erf, -5.0, 5.0)
+_GELU_QUICK = elementwise("gelu_quick", gelu_quick_values, lower_gelu_quick, -5.0, 5.0)
+_SILU = elementwise("silu", silu_values, lower_silu, -9.0, 9.0)
+_SIGMOID = elementwise("sigmoid", lambda x: 1 / (1 + np.exp(-x)), _lower_sigmoid, -9.0, 9.0)
+_ELU = elementwise("elu", _elu, _lower_elu)
+_SOFTPLUS = elementwise("softplus", _softplus, _lower_softplus, -30.0, 30.0)
+_HARDSWISH = elementwise(
+    "hardswish", lambda x: x * _hardsigmoid(x), lambda b, x: x * _lower_hardsigmoid(b, x), -5.0, 5.0
+)
+_HARDSIGMOID = elementwise("hardsigmoid", _hardsigmoid, _lower_hardsigmoid, -5.0, 5.0)
+_STEP = elementwise(
+    "step",
+    lambda x: np.where(x > 0, np.float32(1), np.float32(0)),
+    lambda b, x: b.select(b.cmp("gt", x, 0.0), b.const(1.0, x.type), 0.0),
+)
+_SGN = elementwise(
+    "sgn", lambda x: np.where(x > 0, np.float32(1), np.where(x < 0, np.float32(-1), np.float32(0))), _lower_sgn
+)
+_FLOOR = elementwise("floor", np.floor, _rounding("floor"), -9.0, 9.0)
+_CEIL = elementwise("ceil", np.ceil, _rounding("ceil"), -9.0, 9.0)
+_ROUND = elementwise("round", _round, _rounding("away"), -9.0, 9.0)
+_TRUNC = elementwise("trunc", np.trunc, _rounding("trunc"), -9.0, 9.0)
 
 
 def tanh(a: Tensor) -> Tensor:
