@@ -1,5 +1,24 @@
 """Block formats: one file per format, registered by import. See `base.py` for what a format is."""
 
+from gml.quants import (  # noqa: F401  (importing a format registers it)
+    iq4_nl,
+    iq4_xs,
+    mxfp4,
+    q2_k,
+    q3_k,
+    q4_0,
+    q4_1,
+    q4_k,
+    q5_0,
+    q5_1,
+    q5_k,
+    q6_k,
+    q8_0,
+    q8_1,
+    q8_k,
+    tq1_0,
+    tq2_0,
+)
 from gml.quants.base import QuantType, all_types, by_id, by_name, register
 
 __all__ = ["QuantType", "all_types", "by_id", "by_name", "register"]

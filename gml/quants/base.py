@@ -1,7 +1,7 @@
 """What a block format is, and the registry of all storage types.
 
-Arrives: nothing; leaves: `QuantType`, and `by_id`/`by_name` over scalars and block formats. Each format has one file in this
-package. Next module: `gml/arena.py`.
+Arrives: nothing; leaves: `QuantType`, and `by_id`/`by_name` over scalars and block formats. Each format has one file in
+this package, named like it in lower case. Next module: `bits.py`, which the formats share.
 """
 
 from __future__ import annotations
@@ -9,16 +9,19 @@ from __future__ import annotations
 import numpy as np
 
 from gml.dtypes import SCALARS, DType
-from gml.errors import UnsupportedError
+from gml.errors import FormatError, ShapeError, UnsupportedError
 from gml.kernel_ir import Builder, Node
 from gml.quants.codes import Codes, CodeTraits
+
+#: elements that decode and encode work on at a time: temporaries of a few hundred kilobytes
+CHUNK = 1 << 16
 
 
 class QuantType(DType):
     """A block format: `block_size` elements in `type_size` bytes, whose fields are named by a numpy structured dtype.
 
-    A subclass gives `decode` (and `encode` where gml writes the format), and `traits` with `unpack`, from which the compiler
-    makes all its kernels; its one instance is registered.
+    A subclass gives `decode_blocks` (and `encode_blocks` where gml writes the format), and `traits` with `unpack`, from
+    which the compiler makes all its kernels; its one instance is registered.
     """
 
     def __init__(self, name: str, ggml_id: int, block_size: int, type_size: int, layout: list[tuple]) -> None:
@@ -34,10 +37,85 @@ class QuantType(DType):
         raise UnsupportedError(f"{self.name}: the format has no `unpack`, so it cannot be compiled")
 
     def decode(self, blocks: np.ndarray) -> np.ndarray:
+        """Blocks of dtype `self.numpy`, shape [..., n_blocks], to float32 of shape [..., n_blocks * block_size].
+
+        Works through pieces of `CHUNK` elements, so memory beside the result stays small and in cache. Infinite and NaN
+        scales give infinite and NaN values. Raises `FormatError` for another dtype or a single block without an axis.
+        """
+        blocks = np.asarray(blocks)
+        if blocks.dtype != self.numpy or blocks.ndim == 0:
+            raise FormatError(
+                f"{self.name}: decode needs an array [..., n_blocks] of its {self.type_size}-byte block dtype, found "
+                f"{'a scalar' if blocks.ndim == 0 else blocks.dtype}; use `bytes.view(dtype.numpy)`"
+            )
+        flat = blocks.reshape(-1)
+        out = np.empty((flat.size, self.block_size), np.float32)
+        step = CHUNK // self.block_size
+        with np.errstate(all="ignore"):
+            for start in range(0, flat.size, step):
+                self.decode_blocks(flat[start : start + step], out[start : start + step])
+        return out.reshape(*blocks.shape[:-1], blocks.shape[-1] * self.block_size)
+
+    def decode_blocks(self, blocks: np.ndarray, out: np.ndarray) -> None:
+        """Write the values of blocks [n] to out, float32 [n, block_size]: what a format gives."""
         raise UnsupportedError(f"{self.name}: this build cannot decode the format")
 
+    @property
+    def can_encode(self) -> bool:
+        """True where gml writes the format."""
+        return type(self).encode_blocks is not QuantType.encode_blocks
+
     def encode(self, values: np.ndarray) -> np.ndarray:
+        """Real values of shape [..., n], rounded to float32, to blocks of shape [..., n / block_size].
+
+        The same bits as ggml's quantiser. Raises `ShapeError` where n is not a multiple of the block size,
+        `FormatError` for values that are not finite or too large for the format's scale, `UnsupportedError` for formats
+        that gml does not write.
+        """
+        if not self.can_encode:
+            raise UnsupportedError(f"{self.name}: gml reads the format but does not write it; use Q8_0, Q4_0 or Q4_1")
+        values = np.asarray(values)
+        if values.dtype.kind not in "fiu":
+            raise FormatError(f"{self.name}: encode needs real numbers, found {values.dtype}")
+        if values.ndim == 0 or values.shape[-1] % self.block_size:
+            raise ShapeError(
+                f"{self.name}: encode needs rows of a multiple of {self.block_size} values, found shape {values.shape}"
+            )
+        rows = values.reshape(-1, self.block_size)
+        blocks = np.empty(len(rows), self.numpy)
+        step = CHUNK // self.block_size
+        with np.errstate(all="ignore"):
+            for start in range(0, len(rows), step):
+                chunk = rows[start : start + step].astype(np.float32)
+                self._refuse_values(chunk, start, values.shape)
+                self.encode_blocks(chunk, blocks[start : start + step])
+                self._refuse_scales(blocks[start : start + step], start, values.shape)
+        return blocks.reshape(*values.shape[:-1], values.shape[-1] // self.block_size)
+
+    def encode_blocks(self, values: np.ndarray, out: np.ndarray) -> None:
+        """Write finite float32 values [n, block_size] to the fields of out, blocks [n]: what a format may give."""
         raise UnsupportedError(f"{self.name}: this build cannot encode the format")
+
+    def _refuse_values(self, chunk: np.ndarray, first_row: int, shape: tuple[int, ...]) -> None:
+        finite = np.isfinite(chunk)
+        if not finite.all():
+            at = int(np.argmin(finite))
+            index = np.unravel_index(first_row * self.block_size + at, shape)
+            raise FormatError(
+                f"{self.name}: cannot encode {chunk.reshape(-1)[at]} at index {tuple(map(int, index))} of {shape}; "
+                "values must be finite in float32"
+            )
+
+    def _refuse_scales(self, blocks: np.ndarray, first_row: int, shape: tuple[int, ...]) -> None:
+        """A scale that overflows f16 would be stored as infinity, and every value of the block lost."""
+        for field in blocks.dtype.names or ():
+            if blocks.dtype[field].kind == "f" and not np.isfinite(blocks[field]).all():
+                row = first_row + int(np.argmin(np.isfinite(blocks[field])))
+                index = np.unravel_index(row * self.block_size, shape)
+                raise FormatError(
+                    f"{self.name}: the {self.block_size} values from index {tuple(map(int, index))} of {shape} are too "
+                    f"large: their scale `{field}` does not fit {blocks.dtype[field]}; scale the tensor down"
+                )
 
 
 #: ids that ggml once used and removed

@@ -1,0 +1,33 @@
+"""MXFP4: 32 floats of 4 bits (e2m1) and a power of two as scale; value = 2^(e - 128) * TABLE[code]. 17 bytes.
+
+    e    u8          the biased exponent (e8m0); one less than the standard's, because the table holds twice the values
+    qs   16 bytes    byte i   | 7 6 5 4 | 3 2 1 0 |      a code is   | 3    | 2 1      | 0        |
+                              | v[i+16] |  v[i]   |                  | sign | exponent | mantissa |
+
+ggml has no infinities or NaN here: e = 255, NaN in the standard, is 2^127. Source: OCP Microscaling Formats (MX) 1.0;
+ggml `block_mxfp4`, `GGML_E8M0_TO_FP32_HALF`, `dequantize_row_mxfp4`. Next module: `gml/arena.py`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gml.quants.base import QuantType, register
+from gml.quants.bits import planes
+
+#: twice the e2m1 values, so that they are integers; the minus zero of the standard is a plain zero in ggml
+TABLE = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.float32)
+
+#: 2^(e - 128) for every e; the two smallest are denormal
+SCALES = np.ldexp(np.float32(1), np.arange(256, dtype=np.int32) - 128)
+
+
+class MXFP4(QuantType):
+    """See the module's drawing."""
+
+    def decode_blocks(self, blocks: np.ndarray, out: np.ndarray) -> None:
+        codes = planes(blocks["qs"], 4).reshape(out.shape)
+        np.multiply(SCALES[blocks["e"]][:, None], TABLE[codes], out=out)
+
+
+register(MXFP4("MXFP4", 39, 32, 17, [("e", "u1"), ("qs", "u1", 16)]))

@@ -1,0 +1,34 @@
+"""Q2_K: 256 values of 2 bits in 16 groups of 16; value = (d * scale) * code - (dmin * min). 84 bytes.
+
+    scales   16 bytes    byte g   | 7 6 5 4 | 3 2 1 0 |      one per group of 16 values
+                                  |   min   |  scale  |
+    qs       64 bytes    two runs of 32 bytes, each for 128 values
+                         byte i of run r   | 7 6 | 5 4 | 3 2 | 1 0 |
+                                           | v96 | v64 | v32 | v0  |     vN = v[128 r + N + i]
+    d        f16         scale of the scales
+    dmin     f16         scale of the minima
+
+Source: ggml `block_q2_K`, `dequantize_row_q2_K`. Next module: `q3_k.py`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gml.quants.base import QuantType, register
+from gml.quants.bits import halves, planes
+
+
+class Q2_K(QuantType):
+    """See the module's drawing."""
+
+    def decode_blocks(self, blocks: np.ndarray, out: np.ndarray) -> None:
+        codes = planes(blocks["qs"].reshape(-1, 2, 32), 2).reshape(-1, 16, 16)
+        scales = halves(blocks["d"]) * (blocks["scales"] & np.uint8(15))
+        mins = halves(blocks["dmin"]) * (blocks["scales"] >> np.uint8(4))
+        groups = out.reshape(-1, 16, 16)
+        np.multiply(scales[..., None], codes, out=groups)
+        groups -= mins[..., None]
+
+
+register(Q2_K("Q2_K", 10, 256, 84, [("scales", "u1", 16), ("qs", "u1", 64), ("d", "<f2"), ("dmin", "<f2")]))

@@ -1,0 +1,45 @@
+"""Q3_K: 256 values of 3 bits in 16 groups of 16; value = d * (scale - 32) * (code - 4). 110 bytes.
+
+    hmask    32 bytes    the third bits
+                         byte i   |  7   |  6   |  5   |  4   | 3  |  2  |  1  | 0  |
+                                  | v224 | v192 | v160 | v128 | .. | v64 | v32 | v0 |     vN = v[N + i]
+    qs       64 bytes    the low two bits: two runs of 32 bytes, each for 128 values
+                         byte i of run r   | 7 6 | 5 4 | 3 2 | 1 0 |
+                                           | v96 | v64 | v32 | v0  |                      vN = v[128 r + N + i]
+    scales   12 bytes    16 numbers of 6 bits; g = 0 .. 7, h = 0 .. 3
+                         byte g       | 7 6 5 4 | 3 2 1 0 |      the low four bits
+                                      | s[g+8]  |  s[g]   |
+                         byte 8 + h   |  7 6    |  5 4   |  3 2   | 1 0  |      the high two bits
+                                      | s[h+12] | s[h+8] | s[h+4] | s[h] |
+    d        f16
+
+Source: ggml `block_q3_K`, `dequantize_row_q3_K`. Next module: `q4_k.py`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gml.quants.base import QuantType, register
+from gml.quants.bits import halves, planes
+
+
+class Q3_K(QuantType):
+    """See the module's drawing."""
+
+    def decode_blocks(self, blocks: np.ndarray, out: np.ndarray) -> None:
+        low = planes(blocks["qs"].reshape(-1, 2, 32), 2).reshape(-1, 256)
+        high = planes(blocks["hmask"], 1).reshape(-1, 256)
+        codes = (low | (high << np.uint8(2))).view(np.int8) - np.int8(4)
+        scales = halves(blocks["d"]) * self._scales(blocks["scales"])
+        np.multiply(scales[..., None], codes.reshape(-1, 16, 16), out=out.reshape(-1, 16, 16))
+
+    @staticmethod
+    def _scales(packed: np.ndarray) -> np.ndarray:
+        """Signed scales of the groups: uint8 [n, 12] to int8 [n, 16]."""
+        low = planes(packed[:, :8], 4).reshape(-1, 16)
+        high = planes(packed[:, 8:], 2).reshape(-1, 16)
+        return (low | (high << np.uint8(4))).view(np.int8) - np.int8(32)
+
+
+register(Q3_K("Q3_K", 11, 256, 110, [("hmask", "u1", 32), ("qs", "u1", 64), ("scales", "u1", 12), ("d", "<f2")]))

@@ -1,0 +1,45 @@
+"""Q5_0: 32 values of 5 bits and one scale; value = d * (code - 16). 22 bytes.
+
+    d    f16
+    qh    4 bytes    bit i of the 32 (lowest bit of the first byte first) is the fifth bit of v[i]
+    qs   16 bytes    byte i   | 7 6 5 4 | 3 2 1 0 |      the low four bits
+                              | v[i+16] |  v[i]   |
+
+Source: ggml `block_q5_0`, `dequantize_row_q5_0`, `quantize_row_q5_0_ref`. Next module: `q5_1.py`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gml.quants.base import QuantType, register
+from gml.quants.bits import bit_string, halves, pack_bit_string, pack_planes, planes
+from gml.quants.rounding import inverse, largest, truncate
+
+
+class Q5_0(QuantType):
+    """See the module's drawing."""
+
+    def decode_blocks(self, blocks: np.ndarray, out: np.ndarray) -> None:
+        codes = five_bits(blocks).view(np.int8)
+        np.multiply(halves(blocks["d"]), codes - np.int8(16), out=out)
+
+    def encode_blocks(self, values: np.ndarray, out: np.ndarray) -> None:
+        """The value of largest magnitude becomes code 0, that is -16."""
+        d = largest(values) / np.float32(-16)
+        out["d"] = d[:, 0]
+        pack_five_bits(truncate(values * inverse(d) + np.float32(16.5), 31), out)
+
+
+def five_bits(blocks: np.ndarray) -> np.ndarray:
+    """Codes of blocks [n] that have the fields qh and qs drawn above: uint8 [n, 32]."""
+    return planes(blocks["qs"], 4).reshape(-1, 32) | (bit_string(blocks["qh"]) << np.uint8(4))
+
+
+def pack_five_bits(codes: np.ndarray, out: np.ndarray) -> None:
+    """The inverse of `five_bits`."""
+    out["qs"] = pack_planes((codes & np.uint8(15)).reshape(-1, 2, 16), 4)
+    out["qh"] = pack_bit_string(codes >> np.uint8(4))
+
+
+register(Q5_0("Q5_0", 6, 32, 22, [("d", "<f2"), ("qh", "u1", 4), ("qs", "u1", 16)]))

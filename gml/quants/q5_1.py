@@ -1,0 +1,35 @@
+"""Q5_1: 32 values of 5 bits, a scale and a minimum; value = d * code + m. 24 bytes.
+
+    d, m   f16
+    qh      4 bytes    bit i of the 32 (lowest bit of the first byte first) is the fifth bit of v[i]
+    qs     16 bytes    byte i   | 7 6 5 4 | 3 2 1 0 |      the low four bits
+                                | v[i+16] |  v[i]   |
+
+Source: ggml `block_q5_1`, `dequantize_row_q5_1`, `quantize_row_q5_1_ref`. Next module: `q8_0.py`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gml.quants.base import QuantType, register
+from gml.quants.bits import halves
+from gml.quants.q5_0 import five_bits, pack_five_bits
+from gml.quants.rounding import inverse, truncate
+
+
+class Q5_1(QuantType):
+    """See the module's drawing."""
+
+    def decode_blocks(self, blocks: np.ndarray, out: np.ndarray) -> None:
+        np.multiply(halves(blocks["d"]), five_bits(blocks), out=out)
+        out += halves(blocks["m"])
+
+    def encode_blocks(self, values: np.ndarray, out: np.ndarray) -> None:
+        m = values.min(axis=-1, keepdims=True)
+        d = (values.max(axis=-1, keepdims=True) - m) / np.float32(31)
+        out["d"], out["m"] = d[:, 0], m[:, 0]
+        pack_five_bits(truncate((values - m) * inverse(d) + np.float32(0.5), 31), out)
+
+
+register(Q5_1("Q5_1", 7, 32, 24, [("d", "<f2"), ("m", "<f2"), ("qh", "u1", 4), ("qs", "u1", 16)]))

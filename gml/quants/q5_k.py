@@ -1,0 +1,37 @@
+"""Q5_K: 256 values of 5 bits in 8 groups of 32; value = (d * scale) * code - (dmin * min). 176 bytes.
+
+    d        f16         scale of the scales
+    dmin     f16         scale of the minima
+    scales   12 bytes    8 scales and 8 minima of 6 bits, as in Q4_K
+    qh       32 bytes    the fifth bits
+                         byte i   |  7   |  6   |  5   |  4   |  3  |  2  |  1  | 0  |
+                                  | v224 | v192 | v160 | v128 | v96 | v64 | v32 | v0 |     vN = v[N + i]
+    qs       128 bytes   the low four bits: four runs of 32 bytes, each for two groups
+                         byte i of run r   |  7 6 5 4  | 3 2 1 0 |
+                                           | v[32 + i] |  v[i]   |      from v[64 r] on
+
+Source: ggml `block_q5_K`, `dequantize_row_q5_K`. Next module: `q6_k.py`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gml.quants.base import QuantType, register
+from gml.quants.bits import planes
+from gml.quants.q4_k import decode_groups
+
+
+class Q5_K(QuantType):
+    """See the module's drawing."""
+
+    def decode_blocks(self, blocks: np.ndarray, out: np.ndarray) -> None:
+        low = planes(blocks["qs"].reshape(-1, 4, 32), 4).reshape(-1, 8, 32)
+        decode_groups(blocks, low | (planes(blocks["qh"], 1) << np.uint8(4)), out)
+
+
+register(
+    Q5_K(
+        "Q5_K", 13, 256, 176, [("d", "<f2"), ("dmin", "<f2"), ("scales", "u1", 12), ("qh", "u1", 32), ("qs", "u1", 128)]
+    )
+)

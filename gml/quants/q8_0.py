@@ -1,0 +1,30 @@
+"""Q8_0: 32 signed bytes and one scale; value = d * code. 34 bytes.
+
+    d    f16
+    qs   32 signed bytes    v[0], v[1], ... v[31]
+
+Source: ggml `block_q8_0`, `dequantize_row_q8_0`, `quantize_row_q8_0_ref`. Next module: `q8_1.py`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gml.quants.base import QuantType, register
+from gml.quants.bits import halves
+from gml.quants.rounding import inverse, round_away
+
+
+class Q8_0(QuantType):
+    """See the module's drawing."""
+
+    def decode_blocks(self, blocks: np.ndarray, out: np.ndarray) -> None:
+        np.multiply(blocks["qs"], halves(blocks["d"]), out=out)
+
+    def encode_blocks(self, values: np.ndarray, out: np.ndarray) -> None:
+        d = np.abs(values).max(axis=-1, keepdims=True) / np.float32(127)
+        out["d"] = d[:, 0]
+        out["qs"] = round_away(values * inverse(d))
+
+
+register(Q8_0("Q8_0", 8, 32, 34, [("d", "<f2"), ("qs", "i1", 32)]))

@@ -1,0 +1,43 @@
+"""Rounding as ggml's quantisers do it. Bit-exact twins need C's rules, not numpy's.
+
+Arrives: float32 blocks; leaves: inverse scales and codes. Used by the `encode_blocks` of the formats.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def inverse(d: np.ndarray) -> np.ndarray:
+    """1 / d in float32, and 0 where d is 0 or so small that 1 / d overflows."""
+    inverted = np.float32(1) / d
+    return np.where(np.isfinite(inverted), inverted, np.float32(0))
+
+
+def largest(values: np.ndarray) -> np.ndarray:
+    """The value of largest magnitude of each row, with its sign, the first of equals: [..., n] to [..., 1]."""
+    return np.take_along_axis(values, np.abs(values).argmax(axis=-1)[..., None], axis=-1)
+
+
+def truncate(values: np.ndarray, largest_code: int) -> np.ndarray:
+    """C's conversion of a non-negative float to an integer, at most `largest_code`, as uint8."""
+    return np.minimum(values.astype(np.int32), largest_code).astype(np.uint8)
+
+
+def round_away(values: np.ndarray) -> np.ndarray:
+    """C's roundf: to the nearest integer, halves away from zero. Adding 0.5 first would spoil 0.49999997."""
+    whole = np.trunc(values)
+    return whole + np.copysign((np.abs(values - whole) >= np.float32(0.5)).astype(np.float32), values)
+
+
+def nearest_int(values: np.ndarray) -> np.ndarray:
+    """ggml's `nearest_int`: to the nearest integer, halves to even, as int32."""
+    return np.rint(values).astype(np.int32)
+
+
+def sequential_sum(values: np.ndarray) -> np.ndarray:
+    """Sum over the last axis one after the other, rounded at each step, as a plain C loop does: [..., n] to [...].
+
+    `np.sum` adds in pairs and gets other bits.
+    """
+    return np.add.accumulate(values, axis=-1, dtype=np.float32)[..., -1]

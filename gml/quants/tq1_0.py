@@ -1,0 +1,38 @@
+"""TQ1_0: 256 values of -1, 0 or 1, five to a byte, and one scale; value = d * (digit - 1). 54 bytes.
+
+A byte is a fraction of 256: its base-3 digits come out from the top, one by one, by multiplying with 3.
+
+    byte = ceil(256 * 0.t0 t1 t2 t3 t4 (base 3))      digit n = 3 * (byte * 3^n mod 256) div 256
+
+    qs   48 bytes    32 bytes, byte i: t0 .. t4 = v[i], v[32+i], v[64+i], v[96+i], v[128+i]
+                     16 bytes, byte i: t0 .. t4 = v[160+i], v[176+i], v[192+i], v[208+i], v[224+i]
+    qh    4 bytes    byte i: t0 .. t3 = v[240+i], v[244+i], v[248+i], v[252+i]
+    d    f16
+
+Source: ggml `block_tq1_0`, `dequantize_row_tq1_0`. Next module: `tq2_0.py`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gml.quants.base import QuantType, register
+from gml.quants.bits import halves
+
+
+class TQ1_0(QuantType):
+    """See the module's drawing."""
+
+    def decode_blocks(self, blocks: np.ndarray, out: np.ndarray) -> None:
+        runs = [(blocks["qs"][:, :32], 5), (blocks["qs"][:, 32:], 5), (blocks["qh"], 4)]
+        digits = np.concatenate([_digits(packed, n).reshape(len(blocks), -1) for packed, n in runs], axis=1)
+        np.multiply(halves(blocks["d"]), digits.view(np.int8) - np.int8(1), out=out)
+
+
+def _digits(packed: np.ndarray, n: int) -> np.ndarray:
+    """The first n base-3 digits of bytes: uint8 [..., k] to uint8 [..., n, k]."""
+    rest = packed[..., None, :] * (3 ** np.arange(n)).astype(np.uint8)[:, None]
+    return (rest.astype(np.uint16) * np.uint16(3) >> np.uint16(8)).astype(np.uint8)
+
+
+register(TQ1_0("TQ1_0", 34, 256, 54, [("qs", "u1", 48), ("qh", "u1", 4), ("d", "<f2")]))
