@@ -18,13 +18,29 @@ from __future__ import annotations
 
 import numpy as np
 
+from gml.kernel_ir import I8, U8, Builder, Node
 from gml.quants.base import QuantType, register
 from gml.quants.bits import halves, planes
+from gml.quants.codes import Codes, CodeTraits
+from gml.quants.fields import Fields
 from gml.quants.iq4_nl import TABLE
 
 
 class IQ4_XS(QuantType):
     """See the module's drawing."""
+
+    traits = CodeTraits(bits=4, group=32, n_groups=8, table=tuple(int(v) for v in TABLE), sub_scale="i8")
+
+    def unpack(self, b: Builder, block: Node) -> Codes:
+        f = Fields(b, self.numpy, block)
+        codes = [b.concat(*f.nibbles("qs", 16 * g, 16)) for g in range(8)]
+        high = f.u16("scales_h")
+        scales = []
+        for g in range(8):
+            low = (f.u8("scales_l", g // 2) >> (4 * (g % 2))) & 15
+            top = b.cast((high >> (2 * g)) & 3, U8)
+            scales.append(b.bitcast((low | (top << 4)) - 32, I8))
+        return Codes(codes, f.u16("d"), scales)
 
     def decode_blocks(self, blocks: np.ndarray, out: np.ndarray) -> None:
         scales = halves(blocks["d"]) * self._scales(blocks)

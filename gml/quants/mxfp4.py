@@ -12,8 +12,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from gml.kernel_ir import Builder, Node
 from gml.quants.base import QuantType, register
 from gml.quants.bits import planes
+from gml.quants.codes import Codes, CodeTraits
+from gml.quants.fields import Fields
 
 #: twice the e2m1 values, so that they are integers; the minus zero of the standard is a plain zero in ggml
 TABLE = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.float32)
@@ -24,6 +27,12 @@ SCALES = np.ldexp(np.float32(1), np.arange(256, dtype=np.int32) - 128)
 
 class MXFP4(QuantType):
     """See the module's drawing."""
+
+    traits = CodeTraits(bits=4, group=32, n_groups=1, table=tuple(int(v) for v in TABLE), scale="e8m0")
+
+    def unpack(self, b: Builder, block: Node) -> Codes:
+        f = Fields(b, self.numpy, block)
+        return Codes([b.concat(*f.nibbles("qs", 0, 16))], f.u8("e"))
 
     def decode_blocks(self, blocks: np.ndarray, out: np.ndarray) -> None:
         codes = planes(blocks["qs"], 4).reshape(out.shape)

@@ -15,12 +15,23 @@ from __future__ import annotations
 
 import numpy as np
 
+from gml.kernel_ir import Builder, Node
 from gml.quants.base import QuantType, register
 from gml.quants.bits import halves, planes
+from gml.quants.codes import Codes, CodeTraits
+from gml.quants.fields import Fields, halves_of
 
 
 class Q2_K(QuantType):
     """See the module's drawing."""
+
+    traits = CodeTraits(bits=2, group=16, n_groups=16, sub_scale="u8", offset="group", offset_sign=-1)
+
+    def unpack(self, b: Builder, block: Node) -> Codes:
+        f = Fields(b, self.numpy, block)
+        codes = [(f.bytes("qs", 32 * r, 32) >> (2 * j)) & 3 for r in range(2) for j in range(4)]
+        scales = [f.u8("scales", g) for g in range(16)]
+        return Codes(halves_of(b, codes), f.u16("d"), [s & 15 for s in scales], f.u16("dmin"), [s >> 4 for s in scales])
 
     def decode_blocks(self, blocks: np.ndarray, out: np.ndarray) -> None:
         codes = planes(blocks["qs"].reshape(-1, 2, 32), 2).reshape(-1, 16, 16)

@@ -20,12 +20,31 @@ from __future__ import annotations
 
 import numpy as np
 
+from gml.kernel_ir import I8, Builder, Node
 from gml.quants.base import QuantType, register
 from gml.quants.bits import halves, planes
+from gml.quants.codes import Codes, CodeTraits
+from gml.quants.fields import Fields, halves_of
 
 
 class Q3_K(QuantType):
     """See the module's drawing."""
+
+    traits = CodeTraits(bits=3, group=16, n_groups=16, zero=4, sub_scale="i8")
+
+    def unpack(self, b: Builder, block: Node) -> Codes:
+        f = Fields(b, self.numpy, block)
+        third = f.bytes("hmask", 0, 32)
+        codes = []
+        for r in range(2):
+            low = f.bytes("qs", 32 * r, 32)
+            codes += [((low >> (2 * j)) & 3) | (((third >> (4 * r + j)) & 1) << 2) for j in range(4)]
+        scales = []
+        for g in range(16):
+            low = (f.u8("scales", g % 8) >> (4 * (g // 8))) & 15
+            high = (f.u8("scales", 8 + g % 4) >> (2 * (g // 4))) & 3
+            scales.append(b.bitcast((low | (high << 4)) - 32, I8))
+        return Codes(halves_of(b, codes), f.u16("d"), scales)
 
     def decode_blocks(self, blocks: np.ndarray, out: np.ndarray) -> None:
         low = planes(blocks["qs"].reshape(-1, 2, 32), 2).reshape(-1, 256)

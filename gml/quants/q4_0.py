@@ -11,13 +11,22 @@ from __future__ import annotations
 
 import numpy as np
 
+from gml.kernel_ir import Builder, Node
 from gml.quants.base import QuantType, register
 from gml.quants.bits import halves, pack_planes, planes
-from gml.quants.rounding import inverse, largest, truncate
+from gml.quants.codes import Codes, CodeTraits
+from gml.quants.fields import Fields
+from gml.quants.rounding import first_largest, inverse, truncate
 
 
 class Q4_0(QuantType):
     """See the module's drawing."""
+
+    traits = CodeTraits(bits=4, group=32, n_groups=1, zero=8)
+
+    def unpack(self, b: Builder, block: Node) -> Codes:
+        f = Fields(b, self.numpy, block)
+        return Codes([b.concat(*f.nibbles("qs", 0, 16))], f.u16("d"))
 
     def decode_blocks(self, blocks: np.ndarray, out: np.ndarray) -> None:
         codes = planes(blocks["qs"], 4).reshape(out.shape).view(np.int8)
@@ -25,7 +34,7 @@ class Q4_0(QuantType):
 
     def encode_blocks(self, values: np.ndarray, out: np.ndarray) -> None:
         """The value of largest magnitude becomes code 0, that is -8, which uses the asymmetric range fully."""
-        d = largest(values) / np.float32(-8)
+        d = first_largest(values.T)[:, None] / np.float32(-8)
         codes = truncate(values * inverse(d) + np.float32(8.5), 15)
         out["d"] = d[:, 0]
         out["qs"] = pack_planes(codes.reshape(-1, 2, 16), 4)

@@ -11,13 +11,22 @@ from __future__ import annotations
 
 import numpy as np
 
+from gml.kernel_ir import Builder, Node
 from gml.quants.base import QuantType, register
 from gml.quants.bits import halves, pack_planes, planes
+from gml.quants.codes import Codes, CodeTraits
+from gml.quants.fields import Fields
 from gml.quants.rounding import inverse, truncate
 
 
 class Q4_1(QuantType):
     """See the module's drawing."""
+
+    traits = CodeTraits(bits=4, group=32, n_groups=1, offset="block")
+
+    def unpack(self, b: Builder, block: Node) -> Codes:
+        f = Fields(b, self.numpy, block)
+        return Codes([b.concat(*f.nibbles("qs", 0, 16))], f.u16("d"), m=f.u16("m"))
 
     def decode_blocks(self, blocks: np.ndarray, out: np.ndarray) -> None:
         np.multiply(halves(blocks["d"]), planes(blocks["qs"], 4).reshape(out.shape), out=out)

@@ -12,13 +12,23 @@ from __future__ import annotations
 
 import numpy as np
 
+from gml.kernel_ir import Builder, Node
 from gml.quants.base import QuantType, register
 from gml.quants.bits import bit_string, halves, pack_bit_string, pack_planes, planes
-from gml.quants.rounding import inverse, largest, truncate
+from gml.quants.codes import Codes, CodeTraits
+from gml.quants.fields import Fields
+from gml.quants.rounding import first_largest, inverse, truncate
 
 
 class Q5_0(QuantType):
     """See the module's drawing."""
+
+    traits = CodeTraits(bits=5, group=32, n_groups=1, zero=16)
+
+    def unpack(self, b: Builder, block: Node) -> Codes:
+        f = Fields(b, self.numpy, block)
+        codes = b.concat(*f.nibbles("qs", 0, 16)) | f.bit_string("qh", 0, 4, 16)
+        return Codes([codes], f.u16("d"))
 
     def decode_blocks(self, blocks: np.ndarray, out: np.ndarray) -> None:
         codes = five_bits(blocks).view(np.int8)
@@ -26,7 +36,7 @@ class Q5_0(QuantType):
 
     def encode_blocks(self, values: np.ndarray, out: np.ndarray) -> None:
         """The value of largest magnitude becomes code 0, that is -16."""
-        d = largest(values) / np.float32(-16)
+        d = first_largest(values.T)[:, None] / np.float32(-16)
         out["d"] = d[:, 0]
         pack_five_bits(truncate(values * inverse(d) + np.float32(16.5), 31), out)
 

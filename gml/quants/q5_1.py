@@ -12,14 +12,24 @@ from __future__ import annotations
 
 import numpy as np
 
+from gml.kernel_ir import Builder, Node
 from gml.quants.base import QuantType, register
 from gml.quants.bits import halves
+from gml.quants.codes import Codes, CodeTraits
+from gml.quants.fields import Fields
 from gml.quants.q5_0 import five_bits, pack_five_bits
 from gml.quants.rounding import inverse, truncate
 
 
 class Q5_1(QuantType):
     """See the module's drawing."""
+
+    traits = CodeTraits(bits=5, group=32, n_groups=1, offset="block")
+
+    def unpack(self, b: Builder, block: Node) -> Codes:
+        f = Fields(b, self.numpy, block)
+        codes = b.concat(*f.nibbles("qs", 0, 16)) | f.bit_string("qh", 0, 4, 16)
+        return Codes([codes], f.u16("d"), m=f.u16("m"))
 
     def decode_blocks(self, blocks: np.ndarray, out: np.ndarray) -> None:
         np.multiply(halves(blocks["d"]), five_bits(blocks), out=out)

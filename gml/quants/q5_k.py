@@ -17,13 +17,26 @@ from __future__ import annotations
 
 import numpy as np
 
+from gml.kernel_ir import Builder, Node
 from gml.quants.base import QuantType, register
 from gml.quants.bits import planes
-from gml.quants.q4_k import decode_groups
+from gml.quants.codes import Codes, CodeTraits
+from gml.quants.fields import Fields
+from gml.quants.q4_k import decode_groups, unpack_scales_and_mins
 
 
 class Q5_K(QuantType):
     """See the module's drawing."""
+
+    traits = CodeTraits(bits=5, group=32, n_groups=8, sub_scale="u8", offset="group", offset_sign=-1)
+
+    def unpack(self, b: Builder, block: Node) -> Codes:
+        f = Fields(b, self.numpy, block)
+        fifth = f.bytes("qh", 0, 32)
+        low = [half for r in range(4) for half in f.nibbles("qs", 32 * r, 32)]
+        codes = [code | (((fifth >> g) & 1) << 4) for g, code in enumerate(low)]
+        scales, mins = unpack_scales_and_mins(f)
+        return Codes(codes, f.u16("d"), scales, f.u16("dmin"), mins)
 
     def decode_blocks(self, blocks: np.ndarray, out: np.ndarray) -> None:
         low = planes(blocks["qs"].reshape(-1, 4, 32), 4).reshape(-1, 8, 32)

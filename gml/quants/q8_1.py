@@ -12,12 +12,21 @@ from __future__ import annotations
 
 import numpy as np
 
+from gml.kernel_ir import Builder, Node
 from gml.quants.base import QuantType, register
 from gml.quants.bits import halves
+from gml.quants.codes import Codes, CodeTraits
+from gml.quants.fields import Fields
 
 
 class Q8_1(QuantType):
     """See the module's drawing."""
+
+    traits = CodeTraits(bits=8, group=32, n_groups=1, signed=True)
+
+    def unpack(self, b: Builder, block: Node) -> Codes:
+        f = Fields(b, self.numpy, block)
+        return Codes([f.signed("qs", 0, 32)], f.u16("d"))
 
     def decode_blocks(self, blocks: np.ndarray, out: np.ndarray) -> None:
         np.multiply(blocks["qs"], halves(blocks["d"]), out=out)

@@ -12,11 +12,21 @@ from __future__ import annotations
 
 import numpy as np
 
+from gml.kernel_ir import F32, Builder, Node
 from gml.quants.base import QuantType, register
+from gml.quants.codes import Codes, CodeTraits
+from gml.quants.fields import Fields
 
 
 class Q8_K(QuantType):
     """See the module's drawing."""
+
+    traits = CodeTraits(bits=8, group=32, n_groups=8, signed=True, scale="f32")
+
+    def unpack(self, b: Builder, block: Node) -> Codes:
+        f = Fields(b, self.numpy, block)
+        d = b.load(block, f.at["d"], F32, constant=True)
+        return Codes([f.signed("qs", 32 * g, 32) for g in range(8)], d)
 
     def decode_blocks(self, blocks: np.ndarray, out: np.ndarray) -> None:
         np.multiply(blocks["d"][:, None], blocks["qs"], out=out)

@@ -16,12 +16,32 @@ from __future__ import annotations
 
 import numpy as np
 
+from gml.kernel_ir import U8, U16, Builder, Node
 from gml.quants.base import QuantType, register
 from gml.quants.bits import halves
+from gml.quants.codes import Codes, CodeTraits
+from gml.quants.fields import Fields
 
 
 class TQ1_0(QuantType):
     """See the module's drawing."""
+
+    traits = CodeTraits(bits=2, group=32, n_groups=8, zero=1)
+
+    def unpack(self, b: Builder, block: Node) -> Codes:
+        f = Fields(b, self.numpy, block)
+
+        def digit(packed: Node, n: int) -> Node:
+            rest = b.cast(packed * (3**n & 255), U16)
+            return b.cast((rest * 3) >> 8, U8)
+
+        wide, narrow, tail = f.bytes("qs", 0, 32), f.bytes("qs", 32, 16), f.bytes("qh", 0, 4)
+        groups = [digit(wide, n) for n in range(5)]
+        rest = [digit(narrow, n) for n in range(5)]
+        last = [digit(tail, n) for n in range(4)]
+        groups += [b.concat(rest[0], rest[1]), b.concat(rest[2], rest[3])]
+        groups.append(b.concat(rest[4], b.concat(b.concat(last[0], last[1]), b.concat(last[2], last[3]))))
+        return Codes(groups, f.u16("d"))
 
     def decode_blocks(self, blocks: np.ndarray, out: np.ndarray) -> None:
         runs = [(blocks["qs"][:, :32], 5), (blocks["qs"][:, 32:], 5), (blocks["qh"], 4)]

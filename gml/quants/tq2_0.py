@@ -13,12 +13,22 @@ from __future__ import annotations
 
 import numpy as np
 
+from gml.kernel_ir import Builder, Node
 from gml.quants.base import QuantType, register
 from gml.quants.bits import halves, planes
+from gml.quants.codes import Codes, CodeTraits
+from gml.quants.fields import Fields
 
 
 class TQ2_0(QuantType):
     """See the module's drawing."""
+
+    traits = CodeTraits(bits=2, group=32, n_groups=8, zero=1)
+
+    def unpack(self, b: Builder, block: Node) -> Codes:
+        f = Fields(b, self.numpy, block)
+        codes = [(f.bytes("qs", 32 * r, 32) >> (2 * j)) & 3 for r in range(2) for j in range(4)]
+        return Codes(codes, f.u16("d"))
 
     def decode_blocks(self, blocks: np.ndarray, out: np.ndarray) -> None:
         codes = planes(blocks["qs"].reshape(-1, 2, 32), 2).reshape(out.shape).view(np.int8)
