@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from gml.errors import GraphError, ShapeError
 
@@ -47,7 +47,7 @@ class SizeExpr:
         return self * -1
 
     def __sub__(self, other: Size) -> Size:
-        return self + other * -1
+        return self + _size({m: -c for m, c in _terms(other)})
 
     def __rsub__(self, other: Size) -> Size:
         return self * -1 + other
@@ -119,9 +119,10 @@ def _terms(size: Size) -> Iterable[tuple[Monomial, int]]:
     if isinstance(size, SizeExpr):
         return size.terms
     try:
-        return (((), operator.index(size)),)
+        number = operator.index(size)
     except TypeError:
         raise ShapeError(f"sizes are computed with whole numbers and Dims only, found {size!r}") from None
+    return (((), number),) if number else ()
 
 
 def _size(terms: Mapping[Monomial, int]) -> Size:
@@ -200,7 +201,7 @@ def min_of(size: Size) -> int:
     return -max_of(-size)
 
 
-def resolve(value: object, values: Mapping[Dim, int]) -> object:
+def resolve(value: Any, values: Mapping[Dim, int]) -> Any:
     """`value` with every size in it (also inside tuples) replaced by its number."""
     if isinstance(value, SizeExpr):
         return value_of(value, values)

@@ -45,6 +45,11 @@ class DType:
         """True for I8, I16, I32 and I64."""
         return self.is_scalar and self.numpy.kind == "i"
 
+    @property
+    def can_encode(self) -> bool:
+        """True when values can be stored in this type (not every block format is written by gml)."""
+        return True
+
     def row_bytes(self, n: int) -> int:
         """Bytes of a contiguous row of `n` elements (`n` a multiple of `block_size`)."""
         return n // self.block_size * self.type_size

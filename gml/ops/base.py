@@ -20,7 +20,6 @@ from gml.context import Context
 from gml.dims import Dim, Size, resolve
 from gml.dtypes import F32, I32, DType
 from gml.errors import GraphError, ShapeError
-from gml.quants.base import QuantType
 from gml.tensor import Tensor
 
 
@@ -143,11 +142,6 @@ def n_sources(infer: Callable[..., Inferred]) -> tuple[int, int]:
         most += 1
         least += parameter.default is parameter.empty
     return least, most
-
-
-def can_encode(type: DType) -> bool:
-    """Whether float32 values can be stored in this type."""
-    return type.is_scalar or type.__class__.encode is not QuantType.encode
 
 
 def rule(condition: bool, text: str) -> None:

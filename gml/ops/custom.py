@@ -13,7 +13,7 @@ import numpy as np
 from gml.dims import Size
 from gml.dtypes import F16, F32, I32, DType
 from gml.errors import GraphError
-from gml.ops.base import Inferred, OpDef, Sample, can_encode, declare, rule
+from gml.ops.base import Inferred, OpDef, Sample, declare, rule
 from gml.ops.views import sizes_tuple, transpose
 from gml.tensor import Tensor
 
@@ -35,7 +35,7 @@ def _infer_custom(attrs: CustomAttrs, *src: Tensor) -> Inferred:
     rule(callable(attrs.function), f"the first argument must be a function, found {type(attrs.function).__name__}")
     rule(bool(src), "expected at least one tensor")
     rule(
-        isinstance(attrs.type, DType) and can_encode(attrs.type),
+        isinstance(attrs.type, DType) and attrs.type.can_encode,
         f"type must be one that gml encodes, found {attrs.type!r}",
     )
     return Inferred(attrs.type, attrs.ne)

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from gml.dims import exact_div
+from gml.dims import Size, exact_div
 from gml.dtypes import BF16, F16, F32, I32, I64
 from gml.errors import GraphError
-from gml.ops.base import Inferred, NoAttrs, OpDef, Sample, can_encode, declare, rule
+from gml.ops.base import Inferred, NoAttrs, OpDef, Sample, SampleBuilder, declare, rule
 from gml.ops.elementwise import needs_float
 from gml.ops.views import permute, transpose, view
+from gml.quants.base import by_name
 from gml.tensor import Tensor
 
 __all__ = ["get_rows", "set_rows"]
@@ -46,7 +47,7 @@ def _infer_set_rows(attrs: NoAttrs, a: Tensor, b: Tensor, ids: Tensor) -> Inferr
     rule(ids.type in (I32, I64), f"ids must be I32 or I64, found {ids.type.name}")
     needs_float(b, "b")
     rule(
-        a.type.is_float and can_encode(a.type),
+        a.type.is_float and a.type.can_encode,
         f"gml does not encode {a.type.name}; use F32, F16, BF16, Q8_0 or the like",
     )
     rule(a.root.role != "constant", "a must not be a constant: make it a state (Context.state) or a result")
@@ -90,6 +91,11 @@ _GET_ROWS = declare(
             Sample("no_ids", lambda s: get_rows(s.f32(7, 9), s.ids(0, high=9))),
             Sample("F16", lambda s: get_rows(s.f32(33, 9, type=F16), s.ids(5, high=9))),
             Sample("BF16", lambda s: get_rows(s.f32(7, 9, type=BF16), s.ids(5, high=9))),
+            Sample("Q8_0", lambda s: get_rows(s.f32(64, 9, type=by_name("Q8_0")), s.ids(5, high=9))),
+            Sample("Q4_0", lambda s: get_rows(s.blocks(by_name("Q4_0"), 96, 9, 2), s.ids(5, 2, high=9))),
+            Sample("Q4_K", lambda s: get_rows(s.blocks(by_name("Q4_K"), 256, 7), s.ids(3, high=7))),
+            Sample("Q6_K", lambda s: get_rows(s.blocks(by_name("Q6_K"), 512, 3), s.ids(7, high=3))),
+            Sample("blocks_view", lambda s: get_rows(_block_window(s), s.ids(3, high=4))),
             Sample("I32", lambda s: get_rows(s.ids(7, 9, high=1 << 30), s.ids(5, high=9))),
             Sample("run_time", lambda s: get_rows(s.input([7, s.dim("n_tokens", 5, max=8)]), s.ids(3, high=5))),
             Sample("run_time_ids", lambda s: get_rows(s.f32(7, 9), _zeros(s, s.dim("n_tokens", 5, max=8)))),
@@ -105,6 +111,8 @@ _SET_ROWS = declare(
             Sample("cache", lambda s: set_rows(s.state(F32, 33, 9), s.f32(33, 3), s.array([7, 0, 4]))),
             Sample("F16", lambda s: set_rows(s.state(F16, 7, 9), s.f32(7, 3), s.array([7, 0, 4]))),
             Sample("BF16", lambda s: set_rows(s.state(BF16, 7, 9), s.f32(7, 3), s.array([7, 0, 4], type=I64))),
+            Sample("Q8_0", lambda s: set_rows(s.state(by_name("Q8_0"), 64, 9), s.f32(64, 3), s.array([7, 0, 4]))),
+            Sample("Q4_0", lambda s: set_rows(s.state(by_name("Q4_0"), 32, 9), s.f32(32, 2), s.array([8, 1]))),
             Sample("batch", lambda s: set_rows(s.state(F32, 7, 4, 4, 2), s.f32(7, 2, 4, 2), s.array([[3, 0], [1, 2]]))),
             Sample("transposed_b", lambda s: set_rows(s.state(F32, 7, 9), transpose(s.f32(3, 7)), s.array([2, 8, 5]))),
             Sample("into_view", lambda s: set_rows(_window(s), s.f32(7, 2), s.array([3, 1]))),
@@ -119,15 +127,20 @@ _SET_ROWS = declare(
 )
 
 
-def _tokens(s: Any) -> Tensor:
+def _tokens(s: SampleBuilder) -> Tensor:
     return s.input([7, s.dim("n_tokens", 1, max=8)])
 
 
-def _zeros(s: Any, n: Any) -> Tensor:
+def _zeros(s: SampleBuilder, n: Size) -> Tensor:
     return s.context.input("ids", I32, [n])
 
 
-def _window(s: Any) -> Tensor:
+def _block_window(s: SampleBuilder) -> Tensor:
+    rows = s.blocks(by_name("Q8_0"), 96, 9)
+    return view(rows, [64, 4], nb=[2 * rows.nb[1]], offset=rows.nb[1] + rows.nb[0])
+
+
+def _window(s: SampleBuilder) -> Tensor:
     return view(s.state(F32, 9, 5), [7, 4], nb=[36], offset=40)
 
 

@@ -15,8 +15,9 @@ import numpy as np
 from gml.dims import Size, exact_div, min_of
 from gml.dtypes import BF16, F16, F32, F64, I32, I64, DType
 from gml.errors import ShapeError
-from gml.ops.base import Inferred, NoAttrs, OpDef, Sample, can_encode, declare, rule
+from gml.ops.base import Inferred, NoAttrs, OpDef, Sample, SampleBuilder, declare, rule
 from gml.ops.views import SizesAttrs, at_least, dim_rows, is_size, permute, sizes_tuple, transpose, view
+from gml.quants.base import by_name
 from gml.tensor import MAX_DIMS, Tensor, product
 
 __all__ = ["cast", "concat", "cont", "cpy", "dup", "pad", "pad_ext", "repeat", "set"]
@@ -76,7 +77,7 @@ def _infer_cast(attrs: CastAttrs, a: Tensor) -> Inferred:
 def _check_conversion(source: DType, target: DType) -> None:
     rule(isinstance(target, DType), f"the target must be a storage type such as gml.F16, found {target!r}")
     if source is not target:
-        rule(can_encode(target), f"gml does not encode {target.name}; choose a type that it does, such as F16 or Q8_0")
+        rule(target.can_encode, f"gml does not encode {target.name}; choose a type that it does, such as F16 or Q8_0")
         rule(
             target.is_scalar or source.is_float,
             f"{source.name} cannot be converted to {target.name}; cast to F32 first",
@@ -101,6 +102,15 @@ def _reference_cpy(attrs: NoAttrs, out: Any, a: np.ndarray) -> None:
     out[...] = a.reshape(out.shape)
 
 
+def _blocks(s: SampleBuilder) -> Tensor:
+    return permute(s.blocks(by_name("Q4_K"), 256, 3, 2), 0, 2, 1, 3)
+
+
+def _every_second_row(s: SampleBuilder) -> Tensor:
+    rows = s.state(by_name("Q8_0"), 96, 5)
+    return view(rows, [64, 2], nb=[2 * rows.nb[1]], offset=rows.nb[0])
+
+
 _COPY_SAMPLES = {
     "dense": lambda s: s.f32(33, 3),
     "permuted": lambda s: permute(s.f32(7, 3, 5, 2), 2, 0, 1, 3),
@@ -112,6 +122,7 @@ _COPY_SAMPLES = {
     "BF16": lambda s: transpose(s.f32(7, 3, type=BF16)),
     "I32": lambda s: transpose(s.ids(7, 3, high=1 << 30, low=-(1 << 30))),
     "I64": lambda s: transpose(s.ids(3, 2, high=1 << 60, low=-(1 << 60), type=I64)),
+    "Q4_K": _blocks,
     "F64": lambda s: transpose(s.f32(7, 3, type=F64)),
     "run_time": lambda s: transpose(dim_rows(s)),
 }
@@ -159,6 +170,9 @@ _CAST = declare(
             Sample("widened", lambda s: cast(s.f32(7, 3, type=F16), F32)),
             Sample("between", lambda s: cast(s.f32(7, 3, type=BF16), F16)),
             Sample("overflow", lambda s: cast(s.f32(9, low=-1e6, high=1e6), F16)),
+            Sample("to_Q8_0", lambda s: cast(permute(s.f32(64, 3, 2), 0, 2, 1, 3), by_name("Q8_0"))),
+            Sample("from_Q4_K", lambda s: cast(s.blocks(by_name("Q4_K"), 256, 3), F32)),
+            Sample("between_blocks", lambda s: cast(s.blocks(by_name("Q8_0"), 64, 3), by_name("Q4_0"))),
             Sample("to_I32", lambda s: cast(s.f32(33, low=-99.0, high=99.0), I32)),
             Sample("from_I32", lambda s: cast(s.ids(7, high=1000), F32)),
             Sample("empty", lambda s: cast(s.f32(0, 2), F16)),
@@ -182,6 +196,10 @@ _CPY = declare(
             Sample("into_transposed", lambda s: cpy(s.f32(3, 7), transpose(s.state(F32, 7, 3)))),
             Sample("to_F16", lambda s: cpy(s.f32(33, 3), s.state(F16, 33, 3))),
             Sample("to_BF16", lambda s: cpy(transpose(s.f32(7, 3)), s.state(BF16, 3, 7))),
+            Sample("to_Q8_0", lambda s: cpy(s.f32(64, 3), s.state(by_name("Q8_0"), 64, 3))),
+            Sample("to_Q8_0_view", lambda s: cpy(s.f32(64, 2), _every_second_row(s))),
+            Sample("from_Q4_0", lambda s: cpy(s.blocks(by_name("Q4_0"), 64, 3), s.state(F32, 64, 3))),
+            Sample("blocks", lambda s: cpy(_blocks(s), s.state(by_name("Q4_K"), 256, 2, 3))),
             Sample("from_F16", lambda s: cpy(s.f32(7, 3, type=F16), s.state(F32, 7, 3))),
             Sample("into_result", lambda s: cpy(s.f32(7), dup(s.f32(7, 1)))),
             Sample("empty", lambda s: cpy(s.f32(0, 3), s.state(F32, 3, 0))),
@@ -277,7 +295,7 @@ def _infer_pad(attrs: PadAttrs, a: Tensor) -> Inferred:
     return Inferred(a.type, [n + left + right for n, left, right in zip(a.ne, attrs.left, attrs.right, strict=True)])
 
 
-def _reference_pad(attrs: PadAttrs, a: np.ndarray) -> np.ndarray:
+def _reference_pad(attrs: Any, a: np.ndarray) -> np.ndarray:
     return np.pad(a, list(zip(reversed(attrs.left), reversed(attrs.right), strict=True)))
 
 
@@ -305,7 +323,7 @@ def _infer_set(attrs: SetAttrs, a: Tensor, b: Tensor) -> Inferred:
     return Inferred(a.type, a.ne)
 
 
-def _reference_set(attrs: SetAttrs, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def _reference_set(attrs: Any, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     out = a.copy().reshape(-1)
     if b.size:
         steps = [n * out.itemsize for n in (*reversed(attrs.steps), 1)]

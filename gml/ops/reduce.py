@@ -167,7 +167,7 @@ _CUMSUM = declare(
     OpDef(
         "cumsum",
         _infer_cumsum,
-        lambda attrs, a: np.cumsum(a, axis=-1, dtype=np.float32),
+        lambda attrs, a: np.cumsum(a, axis=-1, dtype=np.float64),
         one_source(lambda a: cumsum(a)),
         in_place=(0,),
     )

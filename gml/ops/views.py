@@ -171,6 +171,7 @@ _PERMUTE = declare(
             Sample("heads", lambda s: permute(s.f32(7, 3, 5), 0, 2, 1, 3)),
             Sample("cycle", lambda s: permute(s.f32(2, 3, 4, 5), 3, 0, 1, 2)),
             Sample("size_1", lambda s: permute(s.f32(1, 7), 1, 0, 2, 3)),
+            Sample("of_view", lambda s: permute(view(s.f32(16, 5, 2), [7, 5, 2], nb=[64, 320], offset=8), 2, 0, 1, 3)),
             Sample("empty", lambda s: permute(s.f32(7, 0, 3), 2, 0, 1, 3)),
             Sample("F16", lambda s: permute(s.f32(7, 3, 5, type=F16), 1, 2, 0, 3)),
             Sample("run_time", lambda s: permute(dim_rows(s), 1, 2, 0, 3)),
