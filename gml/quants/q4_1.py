@@ -16,7 +16,7 @@ from gml.quants.base import QuantType, register
 from gml.quants.bits import halves, pack_planes, planes
 from gml.quants.codes import Codes, CodeTraits
 from gml.quants.fields import Fields
-from gml.quants.rounding import inverse, truncate
+from gml.quants.rounding import extremes, inverse, truncate
 
 
 class Q4_1(QuantType):
@@ -33,8 +33,8 @@ class Q4_1(QuantType):
         out += halves(blocks["m"])
 
     def encode_blocks(self, values: np.ndarray, out: np.ndarray) -> None:
-        m = values.min(axis=-1, keepdims=True)
-        d = (values.max(axis=-1, keepdims=True) - m) / np.float32(15)
+        m, largest = extremes(values)
+        d = (largest - m) / np.float32(15)
         codes = truncate((values - m) * inverse(d) + np.float32(0.5), 15)
         out["d"], out["m"] = d[:, 0], m[:, 0]
         out["qs"] = pack_planes(codes.reshape(-1, 2, 16), 4)

@@ -18,7 +18,7 @@ from gml.quants.bits import halves
 from gml.quants.codes import Codes, CodeTraits
 from gml.quants.fields import Fields
 from gml.quants.q5_0 import five_bits, pack_five_bits
-from gml.quants.rounding import inverse, truncate
+from gml.quants.rounding import extremes, inverse, truncate
 
 
 class Q5_1(QuantType):
@@ -36,8 +36,8 @@ class Q5_1(QuantType):
         out += halves(blocks["m"])
 
     def encode_blocks(self, values: np.ndarray, out: np.ndarray) -> None:
-        m = values.min(axis=-1, keepdims=True)
-        d = (values.max(axis=-1, keepdims=True) - m) / np.float32(31)
+        m, largest = extremes(values)
+        d = (largest - m) / np.float32(31)
         out["d"], out["m"] = d[:, 0], m[:, 0]
         pack_five_bits(truncate((values - m) * inverse(d) + np.float32(0.5), 31), out)
 

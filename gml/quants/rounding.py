@@ -14,9 +14,19 @@ def inverse(d: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(inverted), inverted, np.float32(0))
 
 
-def largest(values: np.ndarray) -> np.ndarray:
-    """The value of largest magnitude of each row, with its sign, the first of equals: [..., n] to [..., 1]."""
-    return np.take_along_axis(values, np.abs(values).argmax(axis=-1)[..., None], axis=-1)
+def first_largest(values: np.ndarray) -> np.ndarray:
+    """The value of largest magnitude along axis 0, with its sign, the first of equals: [size, n] to [n].
+
+    Never -0: ggml starts its search from 0.
+    """
+    return np.take_along_axis(values, np.abs(values).argmax(axis=0)[None], axis=0)[0] + np.float32(0)
+
+
+def extremes(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Smallest and largest of each row, [n, size] to two of [n, 1]; of 0 and -0, which are equal, the first."""
+    low = np.take_along_axis(values, values.argmin(axis=1)[:, None], axis=1)
+    high = np.take_along_axis(values, values.argmax(axis=1)[:, None], axis=1)
+    return low, high
 
 
 def truncate(values: np.ndarray, largest_code: int) -> np.ndarray:
@@ -28,16 +38,3 @@ def round_away(values: np.ndarray) -> np.ndarray:
     """C's roundf: to the nearest integer, halves away from zero. Adding 0.5 first would spoil 0.49999997."""
     whole = np.trunc(values)
     return whole + np.copysign((np.abs(values - whole) >= np.float32(0.5)).astype(np.float32), values)
-
-
-def nearest_int(values: np.ndarray) -> np.ndarray:
-    """ggml's `nearest_int`: to the nearest integer, halves to even, as int32."""
-    return np.rint(values).astype(np.int32)
-
-
-def sequential_sum(values: np.ndarray) -> np.ndarray:
-    """Sum over the last axis one after the other, rounded at each step, as a plain C loop does: [..., n] to [...].
-
-    `np.sum` adds in pairs and gets other bits.
-    """
-    return np.add.accumulate(values, axis=-1, dtype=np.float32)[..., -1]
