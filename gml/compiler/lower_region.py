@@ -27,9 +27,11 @@ from gml.ops.lower import (
     Rowwise,
     Tiled,
     Tiles,
+    from_storage,
     tiles_lanes,
+    to_storage,
 )  # fmt: skip
-from gml.tensor import Tensor
+from gml.tensor import Tensor, product
 
 
 @dataclass(frozen=True)
@@ -74,8 +76,15 @@ def chunks_of(region: Region) -> Chunks:
         if isinstance(form, (Tiles, Direct)):
             return form.chunks(node.attrs, node, *node.src)
     form = form_of(out)
-    rows = out.src[form.over] if isinstance(form, RowSink) and form.over is not None else out
-    return Chunks(tuple((n, 1) for n in rows.ne[1:] if n != 1))
+    if isinstance(form, RowSink) and form.ordered:
+        return Chunks(())
+    return Chunks(tuple((n, 1) for n in _visited(out).ne[1:] if n != 1))
+
+
+def _visited(out: Tensor) -> Tensor:
+    """The tensor whose rows a region of pulled ops visits."""
+    form = form_of(out)
+    return out.src[form.over] if isinstance(form, RowSink) and form.over is not None else out
 
 
 def lower_region(region: Region, name: str, dims: Sequence[Dim], options: Options) -> Kernel:
@@ -92,6 +101,7 @@ def lower_region(region: Region, name: str, dims: Sequence[Dim], options: Option
     else:
         lowering.rows()
     kernel = k.b.finish()
+    kernel.meta["failures"] = k.failures
     kernel.meta["region"] = [n.op.name for n in region.nodes if n.op]
     return kernel
 
@@ -159,7 +169,10 @@ class _RegionLowering:
             values = [Tiled(self.source(s), s, node).at(index, lanes) for s in node.src]
             return self._rounded(node, form.fn(self.k.b, node.attrs, *values))
         if isinstance(form, Indexed):
-            return self._rounded(node, form.fn(self.k, node.attrs, index, lanes, *[self.source(s) for s in node.src]))
+            sources = [self.source(s) for s in node.src]
+            if form.tiled:
+                sources = [Tiled(source, s, node) for source, s in zip(sources, node.src, strict=True)]
+            return self._rounded(node, form.fn(self.k, node.attrs, index, lanes, *sources))
         if isinstance(form, Rowwise):
             if node not in self.prepared:
                 raise KernelError(f"{node.describe()} was asked for before its row was prepared")
@@ -188,8 +201,6 @@ class _RegionLowering:
         """The value as it would come back from the node's storage type."""
         if node is self.region.out or node.type.name == "F32" or node.type.is_integer:
             return value
-        from gml.ops.lower import from_storage, to_storage
-
         return from_storage(self.k.b, node.type, to_storage(self.k.b, node.type, value))
 
     # -- kernels ----------------------------------------------------------------------------------------------------------
@@ -197,8 +208,7 @@ class _RegionLowering:
     def rows(self) -> None:
         """One row after the other."""
         k, out = self.k, self.region.out
-        form = form_of(out)
-        rows = out.src[form.over] if isinstance(form, RowSink) and form.over is not None else out
+        form, rows = form_of(out), _visited(out)
 
         def one_row(chunk: Node) -> None:
             self.row = self._row_index(chunk, rows)
@@ -214,7 +224,11 @@ class _RegionLowering:
                 place = k.place(out)
                 self._store_row(place)
 
-        k.b.loop(k.begin, k.end, one_row)
+        if isinstance(form, RowSink) and form.ordered:
+            n_rows = k.value(k.size(product(rows.ne[1:])))
+            k.b.loop(k.begin, k.end, lambda _: k.b.loop(0, n_rows, one_row) and None)
+        else:
+            k.b.loop(k.begin, k.end, one_row)
 
     def _store_row(self, place: Place) -> None:
         out = self.region.out

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import FunctionType
 
 from gml.compiler.state import State
 from gml.errors import UnsupportedError
-from gml.ops.lower import Direct, Elementwise, Indexed, RowSink, Rowwise, Tiles
+from gml.ops.lower import Callback, Direct, Elementwise, Indexed, RowSink, Rowwise, Tiles
 from gml.tensor import Tensor
 
 Pulled = (Elementwise, Indexed, Rowwise)
@@ -29,7 +30,6 @@ class Region:
     """Fused nodes that become one kernel.
 
     nodes    in execution order; the last one is stored (`out`)
-    callback the region is a Python function of the user's (`map_custom`), called between kernels
     """
 
     nodes: list[Tensor]
@@ -46,8 +46,7 @@ class Region:
     @property
     def callback(self) -> bool:
         """Whether the region is a Python function."""
-        op = self.out.op
-        return op is not None and op.impure
+        return isinstance(form_of(self.out), Callback)
 
     @property
     def inputs(self) -> list[Tensor]:
@@ -76,7 +75,7 @@ class Region:
 def form_of(node: Tensor) -> object:
     """The lowering form of a node. Raises `UnsupportedError` for an op without one."""
     assert node.op is not None
-    if node.op.lower is None and not node.op.impure:
+    if node.op.lower is None:
         raise UnsupportedError(
             f"op {node.op.name} has no lowering to kernel IR; use the reference backend or give it one"
         )
@@ -100,7 +99,7 @@ def fuse(state: State) -> list[Region]:
             continue
         members = [node]
         if fusing:
-            _grow(node, members, users, needed, lambda early: _undisturbed(early, node, order, writers))
+            _grow(node, members, users, needed, partial(_undisturbed, late=node, order=order, writers=writers))
         taken.update(members)
         regions.append(Region(sorted(members, key=order.__getitem__)))
     regions.reverse()
@@ -113,7 +112,7 @@ def _grow(node: Tensor, members: list[Tensor], users: dict, needed: set[Tensor],
     pending = [node]
     tiles: list[Tensor] = []
     sink = form_of(node)
-    if isinstance(sink, (Direct, Tiles)) or node.op.impure:
+    if isinstance(sink, (Direct, Tiles, Callback)):
         return
     while pending:
         consumer = pending.pop()
@@ -127,7 +126,7 @@ def _grow(node: Tensor, members: list[Tensor], users: dict, needed: set[Tensor],
             ):
                 continue
             form = form_of(source)
-            if isinstance(form, Pulled) and _same_rows(source, iterated) and not source.op.impure:
+            if isinstance(form, Pulled) and _same_rows(source, iterated):
                 if isinstance(form, Rowwise) and tiles:
                     continue
                 members.append(source)

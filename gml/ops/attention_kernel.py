@@ -133,7 +133,9 @@ class AttentionKernel:
             fill_row(self.k, self.q, (token, query_head, seq), self.queries, row * (self.d * 4))
             b.store(self.state, row * 8, b.const(LOWEST))
             b.store(self.state, row * 8 + 4, b.const(0.0))
-            self._over_values(lambda i, lanes: b.store(self.sums, (row * self.dv + i) * 4, b.const(0.0, F32.vec(lanes))))
+            self._over_values(
+                lambda i, lanes: b.store(self.sums, (row * self.dv + i) * 4, b.const(0.0, F32.vec(lanes)))
+            )
 
         b.loop(0, n_rows, one)
 
@@ -147,7 +149,9 @@ class AttentionKernel:
         b.loop(
             0,
             KEYS,
-            lambda j: fill_row(self.k, self.values, (b.min(at + j, last), kv2, kv3), self.value_block, j * (self.dv * 4)),
+            lambda j: fill_row(
+                self.k, self.values, (b.min(at + j, last), kv2, kv3), self.value_block, j * (self.dv * 4)
+            ),
         )
 
     # -- a block of keys against one or two rows --------------------------------------------------------------------------

@@ -14,6 +14,8 @@ from gml.dims import is_static
 from gml.dtypes import F16, F32
 from gml.ops.base import Inferred, OpDef, Sample, declare, rule
 from gml.ops.elementwise import needs_float, needs_number
+from gml.ops.lower import Indexed
+from gml.ops.reduce_kernels import arange_value, timestep_value
 from gml.ops.views import view
 from gml.tensor import MAX_ELEMENTS, Tensor
 
@@ -96,6 +98,7 @@ _ARANGE = declare(
             Sample("empty", lambda s: arange(3, 3)),
         ),
         attrs=ArangeAttrs,
+        lower=Indexed(arange_value),
     )
 )
 _TIMESTEP_EMBEDDING = declare(
@@ -115,6 +118,7 @@ _TIMESTEP_EMBEDDING = declare(
             Sample("run_time", lambda s: timestep_embedding(s.input([s.dim("n_steps", 3, max=8)]), 8)),
         ),
         attrs=TimestepAttrs,
+        lower=Indexed(timestep_value, lambda attrs, out, a: False),
     )
 )
 

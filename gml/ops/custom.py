@@ -14,6 +14,7 @@ from gml.dims import Size
 from gml.dtypes import F16, F32, I32, DType
 from gml.errors import GraphError
 from gml.ops.base import Inferred, OpDef, Sample, declare, rule
+from gml.ops.lower import Callback
 from gml.ops.views import sizes_tuple, transpose
 from gml.tensor import Tensor
 
@@ -85,6 +86,7 @@ _MAP_CUSTOM = declare(
         ),
         attrs=CustomAttrs,
         impure=True,
+        lower=Callback(),
     )
 )
 

@@ -74,11 +74,13 @@ def _enter(k: KernelContext, attrs: Any, panel: FloatPanel, a: Place, x: Place) 
     return scratch
 
 
-def fill_columns(k: KernelContext, a: Place, rows: Sequence[tuple], scratch: Node, *, stride: int = ROWS * 4, at: int = 0) -> None:
+def fill_columns(
+    k: KernelContext, a: Place, rows: Sequence[tuple], scratch: Node, *, stride: int = ROWS * 4, at: int = 0
+) -> None:
     """Eight rows (i1, i2, i3) of `a` as f32 to scratch, transposed: element i of row r at bytes i * stride + at + 4 r."""
     b = k.b
     if isinstance(a.type, QuantType):
-        _decode_rows(k, a, rows, lambda values, column: _store_square(k, values, scratch, column, stride, at))
+        decode_rows(k, a, rows, lambda values, column: _store_square(k, values, scratch, column, stride, at))
         return
     n = k.value(k.size(a.tensor.ne[0]))
     whole = n // ROWS * ROWS
@@ -99,7 +101,7 @@ def fill_row(k: KernelContext, a: Place, row: tuple, scratch: Node, at: Operand)
     b = k.b
     start = k.value(at)
     if isinstance(a.type, QuantType):
-        _decode_rows(k, a, [row], lambda values, column: b.store(scratch, start + column * 4, values[0]))
+        decode_rows(k, a, [row], lambda values, column: b.store(scratch, start + column * 4, values[0]))
         return
     n = k.value(k.size(a.tensor.ne[0]))
     whole = n // ROWS * ROWS
@@ -107,7 +109,7 @@ def fill_row(k: KernelContext, a: Place, row: tuple, scratch: Node, at: Operand)
     b.loop(whole, n, lambda i: b.store(scratch, start + i * 4, a.at((i, *row), 1)))
 
 
-def _decode_rows(k: KernelContext, a: Place, rows: Sequence[tuple], put: Callable[[list[Node], Node], None]) -> None:
+def decode_rows(k: KernelContext, a: Place, rows: Sequence[tuple], put: Callable[[list[Node], Node], None]) -> None:
     """put(values of eight neighbouring columns per row, first column) for whole rows of a block format."""
     b, dtype = k.b, a.type
     assert isinstance(dtype, QuantType) and dtype.traits is not None

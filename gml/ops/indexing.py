@@ -14,6 +14,7 @@ from gml.dtypes import BF16, F16, F32, I32, I64
 from gml.errors import GraphError
 from gml.ops.base import Inferred, NoAttrs, OpDef, Sample, SampleBuilder, declare, rule
 from gml.ops.elementwise import needs_float
+from gml.ops.move_kernels import choose_get_rows, choose_set_rows
 from gml.ops.views import permute, transpose, view
 from gml.quants.base import by_name
 from gml.tensor import Tensor
@@ -100,6 +101,7 @@ _GET_ROWS = declare(
             Sample("run_time", lambda s: get_rows(s.input([7, s.dim("n_tokens", 5, max=8)]), s.ids(3, high=5))),
             Sample("run_time_ids", lambda s: get_rows(s.f32(7, 9), _zeros(s, s.dim("n_tokens", 5, max=8)))),
         ),
+        lower=choose_get_rows,
     )
 )
 _SET_ROWS = declare(
@@ -123,6 +125,7 @@ _SET_ROWS = declare(
             Sample("run_time", lambda s: set_rows(s.state(F16, 7, 9), x := _tokens(s), _zeros(s, x.ne[1]))),
         ),
         writes=0,
+        lower=choose_set_rows,
     )
 )
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
+from zlib import crc32
 
 from gml.dims import Dim, Size, SizeExpr, exact_div
 from gml.dtypes import BF16, F32, DType
@@ -49,11 +50,13 @@ class Elementwise:
 class Indexed:
     """fn(k, attrs, index, lanes, *sources) -> value at index; with lanes > 1 at index[0] .. index[0] + lanes - 1.
 
-    vector(attrs, out, *tensors) says whether fn can do lanes > 1 (index[0] is a multiple of them then).
+    vector(attrs, out, *tensors) says whether fn can do lanes > 1 (index[0] is a multiple of them then). With `tiled` the sources
+    are repeated over the result.
     """
 
     fn: Callable[..., Node]
     vector: Callable[..., bool] = lambda attrs, out, *src: True
+    tiled: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,11 +82,12 @@ class RowSink:
     """fn(k, attrs, row, out, *sources): take a row of the sources with `source.at((i0, *row), lanes)`, store into `out` itself.
 
     `out` is the `Place` of the result. The rows of source `over` are visited (of the result when None); only sources of just
-    these rows are pulled from other ops, all others are places in memory.
+    these rows are pulled from other ops, all others are places in memory. With `ordered` one thread does all rows in order.
     """
 
     fn: Callable[..., None]
     over: int | None = None
+    ordered: bool = False
 
 
 @dataclass(frozen=True)
@@ -117,7 +121,12 @@ class Direct:
     chunks: Callable[..., Chunks]
 
 
-Lowering: TypeAlias = "Elementwise | Indexed | Rowwise | RowSink | Tiles | Direct"
+@dataclass(frozen=True)
+class Callback:
+    """The op's `reference` is called between kernels: for functions of the user's and for encoders of rarely written formats."""
+
+
+Lowering: TypeAlias = "Elementwise | Indexed | Rowwise | RowSink | Tiles | Direct | Callback"
 
 
 class KernelContext:
@@ -131,6 +140,8 @@ class KernelContext:
         self.lanes = lanes
         self.roots: list[Tensor] = []
         self.size_names: list[str] = []
+        #: numbers that `require` stores behind the run-time sizes, and what they mean
+        self.failures: dict[int, str] = {}
         self._pointers: dict[Tensor, Node] = {}
         self._sizes: Node | None = None
         self.begin: Node = self.b.i64(0)
@@ -164,6 +175,16 @@ class KernelContext:
         """Where a tensor lies."""
         pointer = self._pointers[tensor.root]
         return Place(self, tensor, self.b.offset(pointer, self.size(tensor.offset)))
+
+    def require(self, condition: Node, message: str) -> None:
+        """Where the (scalar) condition does not hold, make the run fail with this message afterwards."""
+        number = crc32(message.encode()) | 1
+        self.failures[number] = message
+        assert self._sizes is not None
+        self.b.when(
+            self.b.cmp("eq", self.b.cast(condition, I32), 0),
+            lambda: self.b.store(self._sizes, 8 * len(self.size_names), self.b.i64(number)),
+        )
 
     def value(self, operand: Operand) -> Node:
         """An index as a value."""
@@ -268,18 +289,28 @@ class Place:
             raise KernelError(
                 f"{self.tensor.describe()}: elements of block formats are read through `unpack`, not one by one"
             )
-        b, kernel_type = self.k.b, _KERNEL_TYPE[self.type.name]
-        offset = self.byte_offset(index)
-        if lanes > 1 and self.tensor.nb[0] != self.type.type_size:
-            raw = b.gather(self.pointer, offset, self.nb[0], kernel_type.vec(lanes))
-        else:
-            raw = b.load(self.pointer, offset, kernel_type.vec(lanes))
-        return from_storage(b, self.type, raw)
+        return from_storage(self.k.b, self.type, self.raw(index, lanes))
 
     def put(self, index: Index, value: Node) -> None:
         """Store the lanes of a value from an index on, rounded to the tensor's type."""
+        self.put_raw(index, to_storage(self.k.b, self.type, value))
+
+    @property
+    def kernel_type(self) -> Type:
+        """The kernel IR type of a stored element."""
+        return _KERNEL_TYPE[self.type.name]
+
+    def raw(self, index: Index, lanes: int = 1) -> Node:
+        """The stored elements from an index on."""
         b = self.k.b
-        raw = to_storage(b, self.type, value)
+        offset = self.byte_offset(index)
+        if lanes > 1 and self.tensor.nb[0] != self.type.type_size:
+            return b.gather(self.pointer, offset, self.nb[0], self.kernel_type.vec(lanes))
+        return b.load(self.pointer, offset, self.kernel_type.vec(lanes))
+
+    def put_raw(self, index: Index, raw: Node) -> None:
+        """Store elements that have the tensor's type already."""
+        b = self.k.b
         offset = self.byte_offset(index)
         if raw.lanes > 1 and self.tensor.nb[0] != self.type.type_size:
             b.scatter(self.pointer, offset, self.nb[0], raw)
@@ -304,6 +335,18 @@ def to_storage(b: Builder, type: DType, value: Node) -> Node:
     rounded = (bits + (((bits >> 16) & 1) + 0x7FFF)) >> 16
     is_nan = b.cmp("gt", bits & 0x7FFFFFFF, 0x7F800000)
     return b.cast(b.select(is_nan, (bits >> 16) | 64, rounded), U16)
+
+
+def convert(b: Builder, source: DType, target: DType, raw: Node) -> Node:
+    """Stored elements of one scalar type as those of another; floats to integers towards zero."""
+    if source is target:
+        return raw
+    value = raw if source.name == "F64" else from_storage(b, source, raw)
+    if target.is_integer and value.type.is_float:
+        return b.cast(b.round("trunc", value), _KERNEL_TYPE[target.name])
+    if target.name == "F64":
+        return b.cast(value, F64)
+    return to_storage(b, target, b.cast(value, KF32))
 
 
 class Tiled:
@@ -353,6 +396,6 @@ def _times(a: Operand, b: Operand) -> Operand:
 
 
 __all__ = [
-    "BOOL", "F32", "PTR", "ROW_LANES", "Chunks", "Direct", "Element", "Elementwise", "Index", "Indexed", "KernelContext", "Lowering", "Operand", "Place",
-    "Row", "RowSink", "Rowwise", "Tiled", "Tiles", "Type", "exact_div", "from_storage", "row_chunks", "tiles_lanes", "to_storage",
+    "BOOL", "F32", "PTR", "ROW_LANES", "Callback", "Chunks", "Direct", "Element", "Elementwise", "Index", "Indexed", "KernelContext", "Lowering", "Operand", "Place",
+    "Row", "RowSink", "Rowwise", "Tiled", "Tiles", "Type", "convert", "exact_div", "from_storage", "row_chunks", "tiles_lanes", "to_storage",
 ]  # fmt: skip

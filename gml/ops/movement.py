@@ -16,6 +16,7 @@ from gml.dims import Size, exact_div, min_of
 from gml.dtypes import BF16, F16, F32, F64, I32, I64, DType
 from gml.errors import ShapeError
 from gml.ops.base import Inferred, NoAttrs, OpDef, Sample, SampleBuilder, declare, rule
+from gml.ops.move_kernels import CONCAT, PAD, REPEAT, SET, choose_copy, choose_cpy
 from gml.ops.views import SizesAttrs, at_least, dim_rows, is_size, permute, sizes_tuple, transpose, view
 from gml.quants.base import by_name
 from gml.tensor import MAX_DIMS, Tensor, product
@@ -147,6 +148,7 @@ _CONT = declare(
         attrs=SizesAttrs,
         copies=True,
         moves=True,
+        lower=choose_copy,
     )
 )
 _DUP = declare(
@@ -157,6 +159,7 @@ _DUP = declare(
         _copy_samples(lambda a: dup(a)),
         copies=True,
         moves=True,
+        lower=choose_copy,
     )
 )
 _CAST = declare(
@@ -181,6 +184,7 @@ _CAST = declare(
         attrs=CastAttrs,
         elementwise=True,
         moves=True,
+        lower=choose_copy,
     )
 )
 _CPY = declare(
@@ -208,6 +212,7 @@ _CPY = declare(
         ),
         writes=1,
         moves=True,
+        lower=choose_cpy,
     )
 )
 
@@ -348,6 +353,7 @@ _REPEAT = declare(
             Sample("run_time", lambda s: repeat(s.f32(7), [7, s.dim("n_tokens", 3, max=8)])),
         ),
         attrs=SizesAttrs,
+        lower=REPEAT,
     )
 )
 _CONCAT = declare(
@@ -367,6 +373,7 @@ _CONCAT = declare(
             Sample("run_time", lambda s: concat(dim_rows(s), s.f32(6, 2), 1)),
         ),
         attrs=ConcatAttrs,
+        lower=CONCAT,
     )
 )
 _PAD = declare(
@@ -385,6 +392,7 @@ _PAD = declare(
             Sample("run_time", lambda s: pad(dim_rows(s), 1, 2)),
         ),
         attrs=PadAttrs,
+        lower=PAD,
     )
 )
 _SET = declare(
@@ -404,6 +412,7 @@ _SET = declare(
         ),
         attrs=SetAttrs,
         in_place=(0,),
+        lower=SET,
     )
 )
 

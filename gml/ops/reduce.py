@@ -15,6 +15,7 @@ from gml.dtypes import F32, I32
 from gml.ops.base import Inferred, NoAttrs, OpDef, Sample, declare, rule
 from gml.ops.cases import one_source
 from gml.ops.elementwise import needs_float
+from gml.ops.reduce_kernels import ARGMAX, ARGSORT, CUMSUM, MEAN, SUM, SUM_ROWS, TOP_K
 from gml.ops.views import transpose
 from gml.tensor import Tensor
 
@@ -98,6 +99,7 @@ _SUM = declare(
         _infer_sum,
         lambda attrs, a: a.sum(dtype=np.float64),
         (*one_source(lambda a: sum(a)), Sample("cancelling", lambda s: sum(s.array([1e8, 1, -1e8, 1], type=F32)))),
+        lower=SUM,
     )
 )
 _SUM_ROWS = declare(
@@ -106,6 +108,7 @@ _SUM_ROWS = declare(
         _infer_sum_rows,
         lambda attrs, a: a.sum(axis=-1, dtype=np.float64),
         one_source(lambda a: sum_rows(a)),
+        lower=SUM_ROWS,
     )
 )
 _MEAN = declare(
@@ -114,6 +117,7 @@ _MEAN = declare(
         _infer_mean,
         lambda attrs, a: a.sum(axis=-1, dtype=np.float64) / a.shape[-1],
         one_source(lambda a: mean(a)),
+        lower=MEAN,
     )
 )
 _ARGMAX = declare(
@@ -127,6 +131,7 @@ _ARGMAX = declare(
             Sample("infinite", lambda s: argmax(s.array([[-np.inf] * 3, [-np.inf, np.inf, 0]], type=F32))),
             Sample("long", lambda s: argmax(s.f32(1000, 2))),
         ),
+        lower=ARGMAX,
     )
 )
 _ARGSORT = declare(
@@ -142,6 +147,7 @@ _ARGSORT = declare(
             Sample("desc_transposed", lambda s: argsort(transpose(s.f32(3, 7)), "desc")),
         ),
         attrs=ArgsortAttrs,
+        lower=ARGSORT,
     )
 )
 _TOP_K = declare(
@@ -161,6 +167,7 @@ _TOP_K = declare(
             Sample("run_time_row", lambda s: top_k(s.input([s.dim("n_row", 19, max=40, min=4), 3]), 4)),
         ),
         attrs=TopKAttrs,
+        lower=TOP_K,
     )
 )
 _CUMSUM = declare(
@@ -170,6 +177,7 @@ _CUMSUM = declare(
         lambda attrs, a: np.cumsum(a, axis=-1, dtype=np.float64),
         one_source(lambda a: cumsum(a)),
         in_place=(0,),
+        lower=CUMSUM,
     )
 )
 
