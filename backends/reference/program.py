@@ -8,15 +8,13 @@ first client.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from gml.backend import Program
 from gml.dims import Dim, value_of
-from gml.errors import GraphError, ShapeError
+from gml.errors import GraphError
 from gml.graph import Graph
-from gml.ops.base import resolved
+from gml.ops.evaluate import evaluate
 from gml.tensor import Tensor, strided
 
 
@@ -30,24 +28,6 @@ class ReferenceBackend:
 
     def compile(self, graph: Graph) -> ReferenceProgram:
         return ReferenceProgram(graph, self.cache_weights)
-
-
-class Rows:
-    """The destination of an op that writes: `rows[index] = values` encodes and stores (numpy's order, whole rows).
-
-    With `moved`, values are blocks of the destination's type already.
-    """
-
-    def __init__(self, tensor: Tensor, blocks: np.ndarray, moved: bool) -> None:
-        self.type, self.blocks, self.moved = tensor.type, blocks, moved
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Four sizes in numpy's order, in elements (in blocks when these are moved)."""
-        return (*self.blocks.shape[:3], self.blocks.shape[3] * (1 if self.moved else self.type.block_size))
-
-    def __setitem__(self, index: Any, values: np.ndarray) -> None:
-        self.blocks[index] = values if self.moved else self.type.encode(values)
 
 
 class ReferenceProgram(Program):
@@ -76,25 +56,10 @@ class ReferenceProgram(Program):
         assert op is not None
         if op.view:
             return
-        attrs = resolved(tensor.attrs, values)
-        # an op that moves elements of one type sees them as they are stored: float32 would lose bits of some types
-        moved = op.moves and bool(tensor.src) and tensor.src[0].type is tensor.type
-        load = self._blocks if moved else self._load
-        arrays = [load(s, values) for i, s in enumerate(tensor.src) if i != op.writes]
-        if op.writes is not None:
-            target = tensor.src[op.writes]
-            op.reference(attrs, Rows(target, self._blocks(target, values), moved), *arrays)
-            return
-        result = np.asarray(op.reference(attrs, *arrays))
-        shape = tuple(value_of(n, values) for n in reversed(tensor.ne))
-        if moved:
-            shape = (*shape[:3], shape[3] // tensor.type.block_size)
-        if result.size != np.prod(shape, dtype=np.int64):
-            raise ShapeError(f"{op.name}: the reference made shape {result.shape}, {tensor.describe()} has {shape}")
-        result = np.ascontiguousarray(result).reshape(shape)
-        # the copy matters: a result must not share memory with a state that is written later
-        blocks = np.array(result) if moved else tensor.type.encode(result)
-        self._storage[tensor] = np.ascontiguousarray(blocks).reshape(-1).view(np.uint8)
+        result = evaluate(tensor, values, lambda t: self._blocks(t, values), lambda t: self._load(t, values))
+        if result is not None:
+            # the copy matters: a result must not share memory with a state that is written later
+            self._storage[tensor] = np.array(result, order="C").reshape(-1).view(np.uint8)
 
     def _blocks(self, tensor: Tensor, values: dict[Dim, int]) -> np.ndarray:
         root = tensor.root

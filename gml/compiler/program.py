@@ -14,7 +14,7 @@ from gml.compiler.plan import CompiledGraph
 from gml.compiler.regions import Region
 from gml.dims import Dim, max_of, value_of
 from gml.errors import GraphError
-from gml.ops.base import resolved
+from gml.ops.evaluate import evaluate
 from gml.ops.lower import Chunks
 from gml.tensor import Tensor, strided
 
@@ -70,8 +70,10 @@ class PlannedProgram(Program):
     def call_back(self, region: Region, values: dict[Dim, int]) -> None:
         """Run a region that is a Python function of the user's."""
         node = region.out
-        assert node.op is not None
-        arrays = [s.type.decode(strided(s, self.storage(s.root), values)) for s in node.src]
-        result = node.op.reference(resolved(node.attrs, values), *arrays)
-        target = strided(node, self.storage(node.root), values)
-        target[...] = node.type.encode(np.ascontiguousarray(result).reshape(target.shape[:3] + (-1,)))
+
+        def blocks(tensor: Tensor) -> np.ndarray:
+            return strided(tensor, self.storage(tensor.root), values)
+
+        result = evaluate(node, values, blocks, lambda t: t.type.decode(blocks(t)))
+        if result is not None:
+            blocks(node)[...] = result
