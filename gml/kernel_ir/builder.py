@@ -169,8 +169,10 @@ class Builder:
     # -- lanes ------------------------------------------------------------------------------------------------------------
 
     def splat(self, a: Node, lanes: int) -> Node:
-        """A scalar in every lane."""
-        return a if lanes == 1 else self._node("splat", a.type.vec(lanes), (a,), {})
+        """A scalar in every lane; what has that many lanes already stays as it is."""
+        if a.lanes not in (1, lanes):
+            raise KernelError(f"splat: expected a scalar or {lanes} lanes, found {a.type}")
+        return a if a.lanes == lanes else self._node("splat", a.type.vec(lanes), (a,), {})
 
     def extract(self, a: Node, lane: int) -> Node:
         """One lane as a scalar."""
