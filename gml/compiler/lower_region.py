@@ -110,10 +110,10 @@ class _Pulled:
     """A fused node as a source of values."""
 
     def __init__(self, lowering: _RegionLowering, node: Tensor) -> None:
-        self.lowering, self.node, self.k = lowering, node, lowering.k
+        self.lowering, self.tensor, self.k = lowering, node, lowering.k
 
     def at(self, index: Index, lanes: int = 1) -> Node:
-        return self.lowering.pull(self.node, index, lanes)
+        return self.lowering.pull(self.tensor, index, lanes)
 
 
 class _TileVisitor:
