@@ -260,6 +260,10 @@ class Builder:
         """Call a Python function with these values (map_custom)."""
         return self._node("call", type, args, {"fn": fn})
 
+    def emit(self, kind: str, type: Type, args: tuple[Node, ...], attrs: dict[str, Any]) -> Node:
+        """A node of any kind without blocks, as it is."""
+        return self._node(kind, type, args, attrs)
+
     def finish(self) -> Kernel:
         """The kernel; nothing can be added afterwards."""
         if len(self._blocks) != 1:
@@ -279,7 +283,9 @@ class Builder:
             self._numbers.pop()
 
     def _result(self, node: Node, index: int, type: Type) -> Node:
-        return self._node("result", type, (node,), {"index": index})
+        made = self._node("result", type, (node,), {"index": index})
+        node.attrs.setdefault("results", []).append(made)
+        return made
 
     def _i64(self, value: Operand) -> Node:
         if isinstance(value, Node):
