@@ -74,7 +74,10 @@ class Emitter:
         self._names: dict[Node, str] = {}
         self._n = 0
         self._label = "entry"
-        self.lines += [f"define void @{kernel.name}(ptr %args, ptr %sizes, ptr %scratch, i64 %begin, i64 %end) {{", "entry:"]
+        self.lines += [
+            f"define void @{kernel.name}(ptr %args, ptr %sizes, ptr %scratch, i64 %begin, i64 %end) {{",
+            "entry:",
+        ]
         self._parameters(kernel)
         self._block(kernel.body)
         self.lines += ["  ret void", "}"]
@@ -133,7 +136,9 @@ class Emitter:
     def _block(self, block: Block) -> None:
         for node in block.nodes:
             if node.kind in _BINARY:
-                self._names[node] = self._new(f"{self._opcode(node)} {self._typed(node.args[0])}, {self._value(node.args[1])}")
+                self._names[node] = self._new(
+                    f"{self._opcode(node)} {self._typed(node.args[0])}, {self._value(node.args[1])}"
+                )
                 continue
             handler = getattr(self, f"_emit_{node.kind}", None)
             if handler is None:
@@ -292,14 +297,18 @@ class Emitter:
     def _emit_splat(self, node: Node) -> None:
         vector = llvm_type(node.type)
         first = self._new(f"insertelement {vector} poison, {self._typed(node.args[0])}, i32 0")
-        self._names[node] = self._new(f"shufflevector {vector} {first}, {vector} poison, <{node.lanes} x i32> zeroinitializer")
+        self._names[node] = self._new(
+            f"shufflevector {vector} {first}, {vector} poison, <{node.lanes} x i32> zeroinitializer"
+        )
 
     def _emit_extract(self, node: Node) -> None:
         self._names[node] = self._new(f"extractelement {self._typed(node.args[0])}, i32 {node.attrs['lane']}")
 
     def _emit_insert(self, node: Node) -> None:
         a, scalar = node.args
-        self._names[node] = self._new(f"insertelement {self._typed(a)}, {self._typed(scalar)}, i32 {node.attrs['lane']}")
+        self._names[node] = self._new(
+            f"insertelement {self._typed(a)}, {self._typed(scalar)}, i32 {node.attrs['lane']}"
+        )
 
     def _emit_shuffle(self, node: Node) -> None:
         a, b = node.args
@@ -373,7 +382,9 @@ class Emitter:
     def _emit_group_dot(self, node: Node) -> None:
         n = len(node.args) // 2
         weights, values = node.args[:n], node.args[n:]
-        emit = {"maddubs": self._maddubs, "vpdpbusd": self._vpdpbusd, "sdot": self._sdot}.get(self.target.dot, self._widen)
+        emit = {"maddubs": self._maddubs, "vpdpbusd": self._vpdpbusd, "sdot": self._sdot}.get(
+            self.target.dot, self._widen
+        )
         width = min(weights[0].lanes, self.target.vector_bytes)
         if weights[0].lanes % width or (emit is not self._widen and width != self.target.vector_bytes):
             emit, width = self._widen, weights[0].lanes

@@ -56,7 +56,11 @@ def _machine(target: Target, foreign: bool) -> Any:
     else:
         chosen = llvm.Target.from_default_triple()
     return chosen.create_target_machine(
-        cpu=target.cpu, features=target.features, opt=SPEED_LEVEL, reloc="pic", codemodel="jitdefault" if not foreign else "default"
+        cpu=target.cpu,
+        features=target.features,
+        opt=SPEED_LEVEL,
+        reloc="pic",
+        codemodel="jitdefault" if not foreign else "default",
     )
 
 

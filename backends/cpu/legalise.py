@@ -45,7 +45,9 @@ def half_to_float(b: Builder, x: Node) -> Node:
     moved = magnitude + (112 << 23)
     special = moved + (112 << 23)
     magic = b.const(113 << 23, U32.vec(x.lanes))
-    tiny = b.bitcast(b.bitcast(moved + (1 << 23), F32.vec(x.lanes)) - b.bitcast(magic, F32.vec(x.lanes)), U32.vec(x.lanes))
+    tiny = b.bitcast(
+        b.bitcast(moved + (1 << 23), F32.vec(x.lanes)) - b.bitcast(magic, F32.vec(x.lanes)), U32.vec(x.lanes)
+    )
     value = b.select(b.cmp("eq", exponent, 0x0F800000), special, b.select(b.cmp("eq", exponent, 0), tiny, moved))
     return b.bitcast(value | ((bits & 0x8000) << 16), F32.vec(x.lanes))
 

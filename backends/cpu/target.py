@@ -101,7 +101,9 @@ def detect(name: str | None = None) -> Target:
     if wanted:
         target = by_name(wanted)
         if target not in usable:
-            raise UsageError(f"this machine cannot run target {wanted!r}; it can run {', '.join(t.name for t in usable)}")
+            raise UsageError(
+                f"this machine cannot run target {wanted!r}; it can run {', '.join(t.name for t in usable)}"
+            )
         return target
     if not usable:
         raise UsageError(f"no target for this machine ({host_arch()}); use the reference backend")

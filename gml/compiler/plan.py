@@ -7,6 +7,7 @@ the rest is the *step*. `interpret.py` runs it with the interpreter of the kerne
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from gml.compiler.lower_region import chunks_of, lower_region, region_roots, signature
 from gml.compiler.memory import Plan, plan_memory
@@ -38,17 +39,26 @@ class Invocation:
 class CompiledGraph:
     """Kernels and phases of one graph.
 
+    regions      per kernel the region that it is made from; equal regions share a kernel
+    signatures   per kernel everything that it depends on: kernels are lowered only when no cache knows it
     setup, step  phases: lists of invocations that may run side by side
     hoisted      results of the setup: they depend on constants alone and outlive the steps
     plan         where the step's intermediate results lie
     """
 
     state: State
-    kernels: dict[str, Kernel] = field(default_factory=dict)
+    regions: dict[str, Region] = field(default_factory=dict)
+    signatures: dict[str, str] = field(default_factory=dict)
     setup: list[list[Invocation]] = field(default_factory=list)
     step: list[list[Invocation]] = field(default_factory=list)
     hoisted: list[Tensor] = field(default_factory=list)
     plan: Plan = field(default_factory=Plan)
+
+    @cached_property
+    def kernels(self) -> dict[str, Kernel]:
+        """The kernels by name, lowered when first asked for."""
+        state = self.state
+        return {name: lower_region(region, name, state.dims, state.options) for name, region in self.regions.items()}
 
 
 def make_plan(state: State) -> CompiledGraph:
@@ -101,5 +111,6 @@ def _invoke(region: Region, compiled: CompiledGraph, names: dict[str, str]) -> I
     key = signature(region, state.options).text
     if key not in names:
         names[key] = f"k{len(names)}_{'_'.join(dict.fromkeys(n.op.name for n in region.nodes if n.op))}"[:80]
-        compiled.kernels[names[key]] = lower_region(region, names[key], state.dims, state.options)
+        compiled.regions[names[key]] = region
+        compiled.signatures[names[key]] = key
     return Invocation(names[key], buffers, chunks_of(region), region)

@@ -126,6 +126,8 @@ def _grow(node: Tensor, members: list[Tensor], users: dict, needed: set[Tensor],
             ):
                 continue
             form = form_of(source)
+            if not isinstance(sink, Elementwise) and _finishes_tiles(source, users, needed):
+                continue
             if isinstance(form, Pulled) and _same_rows(source, iterated):
                 if isinstance(form, Rowwise) and tiles:
                     continue
@@ -134,6 +136,21 @@ def _grow(node: Tensor, members: list[Tensor], users: dict, needed: set[Tensor],
             elif isinstance(form, Tiles) and _can_finish(node, source, members, tiles, form):
                 members.append(source)
                 tiles.append(source)
+
+
+def _finishes_tiles(node: Tensor, users: dict, needed: set[Tensor]) -> bool:
+    """Whether an elementwise node is better done in registers, behind the tiles that it alone uses."""
+    if not isinstance(form_of(node), Elementwise):
+        return False
+    return any(
+        not s.is_leaf
+        and s.view_of is None
+        and s not in needed
+        and s.ne == node.ne
+        and isinstance(form_of(s), Tiles)
+        and all(u is node for u in users[s])
+        for s in node.src
+    )
 
 
 def _iterated(node: Tensor) -> Tensor:

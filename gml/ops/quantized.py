@@ -139,6 +139,9 @@ def _lower_quantize(k: KernelContext, attrs: QuantizeAttrs, row: Any, out: Place
         b.store(target, g * 4 + at.sums32, sums[0] + sums[1])
 
     b.loop(0, attrs.k // COLUMNS, group)
+    end = at.sums32 + attrs.k // COLUMNS * 4
+    for i in range(end, at.n_bytes, 4):
+        b.store(target, i, b.const(0, I32))
 
 
 quantize_q8 = declare(
