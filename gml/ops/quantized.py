@@ -195,22 +195,25 @@ def _reference_pack(attrs: PackAttrs, w: np.ndarray) -> np.ndarray:
 
 
 def _lower_pack(k: KernelContext, attrs: PackAttrs, out: Place, w: Place) -> None:
-    b, layout, dtype = k.b, attrs.layout, attrs.dtype
     n_panels = -(-attrs.n // ROWS)
 
     def panel(chunk: Node) -> None:
         p, i2, i3 = k.split(chunk, [n_panels, *out.ne[2:]])
-        target = out.row((p, i2, i3))
-        # rows past the end repeat the last one; their results are never stored
-        rows = [w.row((b.min(k.value(p) * ROWS + r, attrs.n - 1), i2, i3)) for r in range(ROWS)]
+        _pack_panel(k, attrs, w, k.value(p), (i2, i3), out.row((p, i2, i3)))
 
-        def block(i: Node) -> None:
-            moved = [b.offset(row, i * dtype.type_size) for row in rows]
-            pack_block(b, dtype, moved, b.offset(target, i * layout.block_bytes))
+    k.b.loop(k.begin, k.end, panel)
 
-        b.loop(0, attrs.k // dtype.block_size, block)
 
-    b.loop(k.begin, k.end, panel)
+def _pack_panel(k: KernelContext, attrs: PackAttrs, w: Place, p: Node, outer: tuple, target: Node) -> None:
+    """Panel p of a matrix to `target`. Rows past the end repeat the last one; their results are never stored."""
+    b, layout, dtype = k.b, attrs.layout, attrs.dtype
+    rows = [w.row((b.min(p * ROWS + r, attrs.n - 1), *outer)) for r in range(ROWS)]
+
+    def block(i: Node) -> None:
+        moved = [b.offset(row, i * dtype.type_size) for row in rows]
+        pack_block(b, dtype, moved, b.offset(target, i * layout.block_bytes))
+
+    b.loop(0, attrs.k // dtype.block_size, block)
 
 
 pack_panels = OpDef(
@@ -246,34 +249,55 @@ def _chunks(attrs: PackAttrs, out: Tensor, panels: Tensor, x: Tensor) -> Chunks:
 
 def _walk(k: KernelContext, attrs: PackAttrs, out: Tensor, visitor: Any, panels: Place, x: Place) -> None:
     """Token blocks outside, the chunk's panels inside: a panel's codes meet a block of tokens that is still in cache."""
-    b = k.b
-    n_panels = -(-attrs.n // ROWS)
     n_tokens = k.value(k.size(out.ne[1]))
 
     def token_block(start: Node) -> None:
-        stop = b.min(start + TOKEN_BLOCK, n_tokens)
-        whole = start + (stop - start) // TOKENS * TOKENS
+        _panels(k, attrs, out, visitor, start, k.b.min(start + TOKEN_BLOCK, n_tokens))
 
-        def panel(chunk: Node) -> None:
-            p, i2, i3 = k.split(chunk, [n_panels, k.size(out.ne[2]), k.size(out.ne[3])])
-            visitor.enter(None)
-            b.loop(start, whole, lambda t: visitor.tile(Tile(k.value(p), t, TOKENS, (i2, i3))), step=TOKENS)
-            b.loop(whole, stop, lambda t: visitor.tile(Tile(k.value(p), t, 1, (i2, i3))))
+    k.b.loop(0, n_tokens, token_block, step=TOKEN_BLOCK)
 
-        b.loop(k.begin, k.end, panel)
 
-    b.loop(0, n_tokens, token_block, step=TOKEN_BLOCK)
+def _walk_file(k: KernelContext, attrs: PackAttrs, out: Tensor, visitor: Any, w: Place, x: Place) -> None:
+    """Panels outside: each is packed once, for all tokens."""
+    _panels(k, attrs, out, visitor, k.b.i64(0), k.value(k.size(out.ne[1])))
+
+
+def _panels(k: KernelContext, attrs: PackAttrs, out: Tensor, visitor: Any, start: Node, stop: Node) -> None:
+    """The chunk's panels against the tokens from `start` to `stop`, some at a time, then one by one."""
+    b = k.b
+    n_panels = -(-attrs.n // ROWS)
+    whole = start + (stop - start) // TOKENS * TOKENS
+
+    def panel(chunk: Node) -> None:
+        p, i2, i3 = k.split(chunk, [n_panels, k.size(out.ne[2]), k.size(out.ne[3])])
+        visitor.enter((k.value(p), i2, i3))
+        b.loop(start, whole, lambda t: visitor.tile(Tile(k.value(p), t, TOKENS, (i2, i3))), step=TOKENS)
+        b.loop(whole, stop, lambda t: visitor.tile(Tile(k.value(p), t, 1, (i2, i3))))
+
+    b.loop(k.begin, k.end, panel)
+
+
+def _enter(k: KernelContext, attrs: PackAttrs, panel: tuple, panels: Place, x: Place) -> Node:
+    """Where the panel lies in packed weights."""
+    p, i2, i3 = panel
+    return panels.row((p, batch_index(k, i2, panels, x, 2), batch_index(k, i3, panels, x, 3)))
+
+
+def _enter_file(k: KernelContext, attrs: PackAttrs, panel: tuple, w: Place, x: Place) -> Node:
+    """Pack the panel from the file's blocks into private memory."""
+    p, i2, i3 = panel
+    scratch = k.b.scratch(attrs.layout.panel_bytes(attrs.k))
+    _pack_panel(k, attrs, w, p, (batch_index(k, i2, w, x, 2), batch_index(k, i3, w, x, 3)), scratch)
+    return scratch
 
 
 def _compute(
-    k: KernelContext, attrs: PackAttrs, tile: Tile, entered: None, panels: Place, x: Place
+    k: KernelContext, attrs: PackAttrs, tile: Tile, weights: Node, panels: Place, x: Place
 ) -> list[tuple[Any, Node]]:
     """The float sums of a tile, one vector of 8 rows per token."""
     b, layout, row = k.b, attrs.layout, ActivationRow(attrs.k)
     traits = layout.traits
     i2, i3 = tile.outer
-    w2, w3 = batch_index(k, i2, panels, x, 2), batch_index(k, i3, panels, x, 3)
-    weights = panels.row((tile.panel, w2, w3))
     tokens = [x.row((tile.token + j, i2, i3)) for j in range(tile.n_tokens)]
 
     def block(i: Node, *sums: Node) -> list[Node]:
@@ -334,7 +358,7 @@ def _add_group(
 
 
 def _partner(attrs: PackAttrs, out: Tensor, panels: Tensor, x: Tensor) -> Any:
-    return ("mul_mat_q8", x, out.ne, panels.ne[2:])
+    return ("mul_mat_q8", x, out.ne, panels.ne[2:], panels.type.name)
 
 
 def _reference_mul_mat_q8(attrs: PackAttrs, panels: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -347,7 +371,16 @@ mul_mat_q8 = OpDef(
     _reference_mul_mat_q8,
     [],
     attrs=PackAttrs,
-    lower=Tiles(_chunks, _walk, _compute, _partner),
+    lower=Tiles(_chunks, _walk, _compute, _partner, _enter),
+)
+
+mul_mat_q8_file = OpDef(
+    "mul_mat_q8_file",
+    _infer_mul_mat_q8,
+    _reference_mul_mat_q8,
+    [],
+    attrs=PackAttrs,
+    lower=Tiles(_chunks, _walk_file, _compute, _partner, _enter_file),
 )
 
 
@@ -359,7 +392,10 @@ def refine_mul_mat(attrs: Any, options: Any, w: Tensor, x: Tensor) -> Tensor | N
     if not (isinstance(w.ne[0], int) and isinstance(w.ne[1], int) and w.nb[0] == dtype.type_size) or x.type is not TF32:
         return None
     shape = {"type": dtype.name, "k": w.ne[0], "n": w.ne[1]}
-    return mul_mat_q8(pack_panels(w, **shape), quantize_q8(x, k=w.ne[0]), **shape)
+    activations = quantize_q8(x, k=w.ne[0])
+    if options.layout == "file":
+        return mul_mat_q8_file(w, activations, **shape)
+    return mul_mat_q8(pack_panels(w, **shape), activations, **shape)
 
 
 __all__ = ["I64", "mul_mat_q8", "pack_panels", "quantize_q8", "refine_mul_mat"]
