@@ -100,7 +100,7 @@ def _spelling(tokenizer: Tokenizer, id: int | None) -> str:
 
 
 def _unused_guard(messages: Sequence[Message]) -> str:
-    said = repr(messages) if all(ord(c) < 128 for c in repr(messages)) else "".join(_strings(messages))
+    said = "".join(_strings(messages))
     for guard in GUARDS:
         if guard not in said:
             return guard
@@ -110,11 +110,8 @@ def _unused_guard(messages: Sequence[Message]) -> str:
 def _strings(value: Any) -> list[str]:
     if isinstance(value, str):
         return [value]
-    if isinstance(value, Mapping):
-        value = value.values()
-    elif not isinstance(value, list | tuple):
-        return []
-    return [text for item in value for text in _strings(item)]
+    items = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    return [text for item in items for text in _strings(item)]
 
 
 class Chat:

@@ -84,7 +84,7 @@ class Result:
 
     ids          generated tokens, without the end-of-generation token, with those that spell a stop string
     text         their text, up to the stop string
-    stop_reason  "eos", "stop" (a stop string), "length" (max_tokens), "context" (it is full), "cancelled" (or abandoned)
+    stop_reason  "eos", "stop" (a stop string), "length" (max_tokens), "context" (it is full), "cancelled"
     """
 
     prompt_ids: list[int]

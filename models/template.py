@@ -35,20 +35,7 @@ MAX_ITEMS = 100_000
 ITEM_COST = 8
 
 # Filters that make text of a size that no size of their input bounds, or that chat templates have no use for.
-REMOVED_FILTERS = [
-    *("center", "format", "pprint", "random", "urlize", "wordwrap", "xmlattr", "filesizeformat", "batch", "slice"),
-]
-    "center",
-    "format",
-    "pprint",
-    "random",
-    "urlize",
-    "wordwrap",
-    "xmlattr",
-    "filesizeformat",
-    "batch",
-    "slice",
-]
+REMOVED_FILTERS = ("center", "pprint", "random", "urlize", "wordwrap", "xmlattr", "batch", "slice")
 # Methods of str whose integer argument is a size.
 SIZED_METHODS = ("center", "ljust", "rjust", "zfill", "expandtabs")
 
@@ -97,6 +84,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
             "join": _checked_join(self.filters["join"]),
             "replace": _checked_replace(self.filters["replace"]),
             "indent": _checked_indent(self.filters["indent"]),
+            "format": _checked_format(self.filters["format"]),
         }
         self.globals |= {"raise_exception": _raise_exception, "strftime_now": _strftime_now, "range": _range}
         self.globals.pop("lipsum", None)
@@ -117,7 +105,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         elif operator == "+":
             budget.spend(sum(sizes))
         if operator == "%" and isinstance(left, str):
-            raise ChatTemplateError("the % operator on text is not supported; use ~")
+            _check_percent(left)
         return _made(super().call_binop(context, operator, left, right))
 
     def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:
@@ -224,6 +212,11 @@ def _check_method(text: str, name: str, args: list[Any]) -> None:
         _budget.get().spend(len(text) * len(args[0]) + sum(len(x) for x in args[0] if isinstance(x, str)))
 
 
+def _check_percent(text: str) -> None:
+    if re.search(r"%[^%a-zA-Z]*(\*|\d{5})", text):
+        raise ChatTemplateError(f"formatting to more than {MAX_WIDTH} characters, or to a computed width")
+
+
 def _spend_replace(text: str, old: Any, new: Any) -> None:
     if isinstance(old, str) and isinstance(new, str):
         n_found = text.count(old) if old else len(text) + 1
@@ -254,6 +247,14 @@ def _checked_indent(indent: Callable[..., str]) -> Callable[..., str]:
         n_width = width if isinstance(width, int) else len(width)
         _budget.get().spend(len(s) + s.count("\n") * max(0, n_width))
         return indent(s, width, first, blank)
+
+    return checked
+
+
+def _checked_format(format: Callable[..., str]) -> Callable[..., str]:
+    def checked(value: str, *args: Any, **kwargs: Any) -> str:
+        _check_percent(str(value))
+        return format(value, *args, **kwargs)
 
     return checked
 
