@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import op_truth_nets
 
 
 def indices(ne: tuple[int, ...]) -> Any:
@@ -308,6 +309,7 @@ MOVERS: dict[str, Callable[..., np.ndarray]] = {
 
 TRUTH: dict[str, Callable[..., np.ndarray]] = {
     **MOVERS,
+    **op_truth_nets.TRUTH,
     "add": binary(lambda a, b: a + b),
     "sub": binary(lambda a, b: a - b),
     "mul": binary(lambda a, b: a * b),

@@ -20,7 +20,19 @@ from gml.tensor import Tensor
 
 OPS = [pytest.param(op, id=op.name) for op in registry.values()]
 #: ops of these files have a row in `op_truth.py`
-WITH_TRUTH = ("elementwise", "unary", "glu", "reduce", "norm", "views", "movement", "indexing", "custom", "create")
+WITH_TRUTH = (
+    "elementwise",
+    "unary",
+    "glu",
+    "reduce",
+    "norm",
+    "views",
+    "movement",
+    "indexing",
+    "custom",
+    "create",
+    "matmul",
+)
 
 
 @pytest.mark.parametrize("op", OPS)
