@@ -23,6 +23,7 @@ from gml.ops.matmul import mul_mat, mul_mat_id, out_prod
 from gml.ops.movement import cast, concat, cont, cpy, dup, pad, pad_ext, repeat, set
 from gml.ops.norm import group_norm, l2_norm, norm, rms_norm
 from gml.ops.reduce import argmax, argsort, cumsum, mean, sum, sum_rows, top_k
+from gml.ops.rope import rope
 from gml.ops.unary import (
     ceil,
     elu,
@@ -49,7 +50,7 @@ __all__ = [
     "div", "dup", "elu", "exp", "floor", "geglu", "geglu_erf", "geglu_erf_split", "geglu_quick", "geglu_quick_split",
     "geglu_split", "gelu", "gelu_erf", "gelu_quick", "get_rows", "group_norm", "hardsigmoid", "hardswish", "l2_norm",
     "log", "map_custom", "mean", "mul", "mul_mat", "mul_mat_id", "neg", "norm", "out_prod", "pad", "pad_ext",
-    "permute", "reglu", "reglu_split", "relu", "repeat", "reshape", "rms_norm", "round", "scale", "scale_bias",
-    "set", "set_rows", "sgn", "sigmoid", "silu", "sin", "softplus", "sqr", "sqrt", "step", "sub", "sum", "sum_rows",
-    "swiglu", "swiglu_split", "tanh", "timestep_embedding", "top_k", "transpose", "trunc", "view",
+    "permute", "reglu", "reglu_split", "relu", "repeat", "reshape", "rms_norm", "rope", "round", "scale",
+    "scale_bias", "set", "set_rows", "sgn", "sigmoid", "silu", "sin", "softplus", "sqr", "sqrt", "step", "sub",
+    "sum", "sum_rows", "swiglu", "swiglu_split", "tanh", "timestep_embedding", "top_k", "transpose", "trunc", "view",
 ]  # fmt: skip

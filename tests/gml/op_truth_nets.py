@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import itertools
 import math
 from collections.abc import Callable
@@ -48,8 +49,44 @@ def out_prod(attrs: Any, ne: Any, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return filled(ne, one)
 
 
+def rope(attrs: Any, ne: Any, x: np.ndarray, positions: np.ndarray, *factors: np.ndarray) -> np.ndarray:
+    half = attrs.n_dims // 2
+
+    def pair_that_turns(n_turns: float) -> float:
+        """The pair (as a real number) that turns so often within the trained context."""
+        wavelength = attrs.n_ctx_orig / n_turns
+        return attrs.n_dims * math.log(wavelength / (2 * math.pi), attrs.freq_base) / 2
+
+    def angle(position: float, pair: int) -> float:
+        turned = position / attrs.freq_base ** (2 * pair / attrs.n_dims)
+        if factors:
+            turned /= float(factors[0].ravel()[pair])
+        if attrs.ext_factor == 0:
+            return turned * attrs.freq_scale
+        low = max(math.floor(pair_that_turns(attrs.beta_fast)), 0)
+        high = min(math.ceil(pair_that_turns(attrs.beta_slow)), attrs.n_dims - 1)
+        kept = attrs.ext_factor * (1 - min(max((pair - low) / max(high - low, 0.001), 0), 1))
+        return turned * kept + turned * attrs.freq_scale * (1 - kept)
+
+    magnitude = attrs.attn_factor
+    if attrs.ext_factor != 0:
+        magnitude *= 1 - 0.1 * math.log(attrs.freq_scale)
+
+    def one(i3: int, token: int, head: int, i: int) -> float:
+        row = x[i3, token, head]
+        if i >= attrs.n_dims:
+            return float(row[i])
+        pair, second = (i % half, i >= half) if attrs.mode == "neox" else (i // 2, i % 2 == 1)
+        re, im = (pair, pair + half) if attrs.mode == "neox" else (2 * pair, 2 * pair + 1)
+        turned = complex(row[re], row[im]) * cmath.rect(magnitude, angle(float(positions.ravel()[token]), pair))
+        return turned.imag if second else turned.real
+
+    return filled(ne, one)
+
+
 TRUTH: dict[str, Callable[..., np.ndarray]] = {
     "mul_mat": mul_mat,
     "mul_mat_id": mul_mat_id,
     "out_prod": out_prod,
+    "rope": rope,
 }
