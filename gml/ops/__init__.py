@@ -3,6 +3,7 @@
 Importing this package fills `gml.ops.base.registry` and Python's operators on tensors. Next module: `gml/graph.py`.
 """
 
+from gml.ops.attention import flash_attn_ext
 from gml.ops.create import arange, timestep_embedding
 from gml.ops.custom import map_custom
 from gml.ops.elementwise import abs, add, clamp, cos, div, exp, log, mul, neg, scale, scale_bias, sin, sqr, sqrt, sub
@@ -47,10 +48,11 @@ from gml.ops.views import permute, reshape, transpose, view
 
 __all__ = [
     "abs", "add", "arange", "argmax", "argsort", "cast", "ceil", "clamp", "concat", "cont", "cos", "cpy", "cumsum",
-    "div", "dup", "elu", "exp", "floor", "geglu", "geglu_erf", "geglu_erf_split", "geglu_quick", "geglu_quick_split",
-    "geglu_split", "gelu", "gelu_erf", "gelu_quick", "get_rows", "group_norm", "hardsigmoid", "hardswish", "l2_norm",
-    "log", "map_custom", "mean", "mul", "mul_mat", "mul_mat_id", "neg", "norm", "out_prod", "pad", "pad_ext",
-    "permute", "reglu", "reglu_split", "relu", "repeat", "reshape", "rms_norm", "rope", "round", "scale",
-    "scale_bias", "set", "set_rows", "sgn", "sigmoid", "silu", "sin", "softplus", "sqr", "sqrt", "step", "sub",
-    "sum", "sum_rows", "swiglu", "swiglu_split", "tanh", "timestep_embedding", "top_k", "transpose", "trunc", "view",
+    "div", "dup", "elu", "exp", "flash_attn_ext", "floor", "geglu", "geglu_erf", "geglu_erf_split", "geglu_quick",
+    "geglu_quick_split", "geglu_split", "gelu", "gelu_erf", "gelu_quick", "get_rows", "group_norm", "hardsigmoid",
+    "hardswish", "l2_norm", "log", "map_custom", "mean", "mul", "mul_mat", "mul_mat_id", "neg", "norm", "out_prod",
+    "pad", "pad_ext", "permute", "reglu", "reglu_split", "relu", "repeat", "reshape", "rms_norm", "rope", "round",
+    "scale", "scale_bias", "set", "set_rows", "sgn", "sigmoid", "silu", "sin", "softplus", "sqr", "sqrt", "step",
+    "sub", "sum", "sum_rows", "swiglu", "swiglu_split", "tanh", "timestep_embedding", "top_k", "transpose", "trunc",
+    "view",
 ]  # fmt: skip

@@ -84,9 +84,53 @@ def rope(attrs: Any, ne: Any, x: np.ndarray, positions: np.ndarray, *factors: np
     return filled(ne, one)
 
 
+def slope(head: int, n_head: int, max_bias: float) -> float:
+    """ALiBi: powers of 2**(-max_bias / n), n the power of two below; odd half powers for the heads behind."""
+    if max_bias == 0:
+        return 1.0
+    n = 2 ** math.floor(math.log2(n_head))
+    exponent = (head + 1) if head < n else (head - n) + 0.5
+    return 2 ** (-max_bias * exponent / n)
+
+
+def weights(scores: list[float], sink: float | None) -> list[float]:
+    """The softmax of scores, one more of which may be counted only."""
+    largest = max([*scores, *([] if sink is None else [sink])], default=-math.inf)
+    if largest == -math.inf:
+        return [0.0 for _ in scores]
+    e = [math.exp(s - largest) for s in scores]
+    total = math.fsum([*e, *([] if sink is None else [math.exp(sink - largest)])])
+    return [x / total for x in e]
+
+
+def flash_attn_ext(attrs: Any, ne: Any, q: np.ndarray, k: np.ndarray, v: np.ndarray, *rest: np.ndarray) -> np.ndarray:
+    n_head, n_q, n_kv = q.shape[1], q.shape[2], k.shape[2]
+    mask = rest[0] if attrs.mask else None
+    out = np.empty(tuple(reversed(ne)))
+
+    def score(s: int, i: int, h: int, j: int, key: np.ndarray) -> float:
+        behind = i + n_kv - n_q - j
+        if (attrs.causal and behind < 0) or (attrs.window and behind >= attrs.window):
+            return -math.inf
+        x = dot(q[s, h, i], key) * attrs.scale
+        if attrs.logit_softcap:
+            x = attrs.logit_softcap * math.tanh(x / attrs.logit_softcap)
+        if mask is None:
+            return x
+        return x + slope(h, n_head, attrs.max_bias) * float(mask[s % mask.shape[0], h % mask.shape[1], i, j])
+
+    for s, i, h in np.ndindex(out.shape[:3]):
+        kv = shared(s, q.shape[0], k.shape[0]), shared(h, n_head, k.shape[1])
+        sink = float(rest[-1].ravel()[h]) if attrs.sinks else None
+        p = weights([score(s, i, h, j, k[kv][j]) for j in range(n_kv)], sink)
+        out[s, i, h] = [dot(p, v[kv][:, c]) for c in range(ne[0])]
+    return out
+
+
 TRUTH: dict[str, Callable[..., np.ndarray]] = {
     "mul_mat": mul_mat,
     "mul_mat_id": mul_mat_id,
     "out_prod": out_prod,
     "rope": rope,
+    "flash_attn_ext": flash_attn_ext,
 }
