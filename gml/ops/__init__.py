@@ -25,6 +25,7 @@ from gml.ops.movement import cast, concat, cont, cpy, dup, pad, pad_ext, repeat,
 from gml.ops.norm import group_norm, l2_norm, norm, rms_norm
 from gml.ops.reduce import argmax, argsort, cumsum, mean, sum, sum_rows, top_k
 from gml.ops.rope import rope
+from gml.ops.softmax import diag_mask_inf, soft_max
 from gml.ops.unary import (
     ceil,
     elu,
@@ -48,11 +49,11 @@ from gml.ops.views import permute, reshape, transpose, view
 
 __all__ = [
     "abs", "add", "arange", "argmax", "argsort", "cast", "ceil", "clamp", "concat", "cont", "cos", "cpy", "cumsum",
-    "div", "dup", "elu", "exp", "flash_attn_ext", "floor", "geglu", "geglu_erf", "geglu_erf_split", "geglu_quick",
-    "geglu_quick_split", "geglu_split", "gelu", "gelu_erf", "gelu_quick", "get_rows", "group_norm", "hardsigmoid",
-    "hardswish", "l2_norm", "log", "map_custom", "mean", "mul", "mul_mat", "mul_mat_id", "neg", "norm", "out_prod",
-    "pad", "pad_ext", "permute", "reglu", "reglu_split", "relu", "repeat", "reshape", "rms_norm", "rope", "round",
-    "scale", "scale_bias", "set", "set_rows", "sgn", "sigmoid", "silu", "sin", "softplus", "sqr", "sqrt", "step",
-    "sub", "sum", "sum_rows", "swiglu", "swiglu_split", "tanh", "timestep_embedding", "top_k", "transpose", "trunc",
-    "view",
+    "diag_mask_inf", "div", "dup", "elu", "exp", "flash_attn_ext", "floor", "geglu", "geglu_erf", "geglu_erf_split",
+    "geglu_quick", "geglu_quick_split", "geglu_split", "gelu", "gelu_erf", "gelu_quick", "get_rows", "group_norm",
+    "hardsigmoid", "hardswish", "l2_norm", "log", "map_custom", "mean", "mul", "mul_mat", "mul_mat_id", "neg",
+    "norm", "out_prod", "pad", "pad_ext", "permute", "reglu", "reglu_split", "relu", "repeat", "reshape", "rms_norm",
+    "rope", "round", "scale", "scale_bias", "set", "set_rows", "sgn", "sigmoid", "silu", "sin", "soft_max",
+    "softplus", "sqr", "sqrt", "step", "sub", "sum", "sum_rows", "swiglu", "swiglu_split", "tanh",
+    "timestep_embedding", "top_k", "transpose", "trunc", "view",
 ]  # fmt: skip

@@ -127,10 +127,29 @@ def flash_attn_ext(attrs: Any, ne: Any, q: np.ndarray, k: np.ndarray, v: np.ndar
     return out
 
 
+def soft_max(attrs: Any, ne: Any, a: np.ndarray, *rest: np.ndarray) -> np.ndarray:
+    mask = rest[0] if attrs.mask else None
+    out = np.empty(a.shape)
+    for s, h, i in np.ndindex(a.shape[:3]):
+        scores = [float(x) * attrs.scale for x in a[s, h, i]]
+        if mask is not None:
+            factor = slope(h, ne[2], attrs.max_bias)
+            bias = mask[s % mask.shape[0], h % mask.shape[1], i]
+            scores = [x + factor * float(m) for x, m in zip(scores, bias, strict=True)]
+        out[s, h, i] = weights(scores, float(rest[-1].ravel()[h]) if attrs.sinks else None)
+    return out
+
+
+def diag_mask_inf(attrs: Any, ne: Any, a: np.ndarray) -> np.ndarray:
+    return filled(ne, lambda i3, i2, i1, i0: -math.inf if i0 > attrs.n_past + i1 else a[i3, i2, i1, i0])
+
+
 TRUTH: dict[str, Callable[..., np.ndarray]] = {
     "mul_mat": mul_mat,
     "mul_mat_id": mul_mat_id,
     "out_prod": out_prod,
     "rope": rope,
     "flash_attn_ext": flash_attn_ext,
+    "soft_max": soft_max,
+    "diag_mask_inf": diag_mask_inf,
 }
