@@ -23,11 +23,14 @@ if TYPE_CHECKING:
 HELP = "/clear forgets the conversation, /exit ends it, Ctrl-C ends a reply"
 
 
-@click.command("chat") @click.argument("model") @click.option("-n", "max_tokens", type=int, default=-1,
-show_default=True, metavar="N", help="Tokens per reply; -1: no limit.") @click.option("--system", metavar="TEXT",
-help="The system message.") @click.option("--template", metavar="FILE", help="A Jinja chat template instead of the
-model's.") @with_options(*SAMPLING, STOP, *SESSION) @click.option("--no-shift", is_flag=True, help="Fail when the
-context is full, forget nothing.") def command(
+@click.command("chat")
+@click.argument("model")
+@click.option("-n", "max_tokens", type=int, default=-1, metavar="N", help="Tokens per reply [no limit].")
+@click.option("--system", metavar="TEXT", help="The system message.")
+@click.option("--template", metavar="FILE", help="A Jinja chat template instead of the model's.")
+@with_options(*SAMPLING, STOP, *SESSION)
+@click.option("--no-shift", is_flag=True, help="Fail when the context is full, forget nothing.")
+def command(
     model: str,
     max_tokens: int,
     system: str | None,
@@ -81,8 +84,8 @@ def read_line(interactive: bool) -> str | None:
         except EOFError:
             click.echo(err=True)
             return None
-    line = click.get_text_stream("stdin", encoding="utf-8", errors="replace").readline()
-    return line.rstrip("\r\n") if line else None
+    line = click.get_binary_stream("stdin").readline()
+    return line.decode("utf-8", "replace").rstrip("\r\n") if line else None
 
 
 def reply(

@@ -10,7 +10,6 @@ import difflib
 import os
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import click
@@ -80,8 +79,7 @@ class Progress:
             self._next_line = time.monotonic() + self.INTERVAL_S
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) ->
-    None:
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         if self._bar is not None:
             self._bar.stop()
         elif kind is None:

@@ -20,24 +20,30 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 SAMPLING = (
-    click.option("--temp", "temperature", type=float, default=0.8, show_default=True, help="0: always the most
-    probable."), click.option("--top-k", type=int, default=40, show_default=True, help="Keep the k most probable tokens;
-    0: all."), click.option("--top-p", type=float, default=0.95, show_default=True, help="Keep this much probability; 1:
-    all."), click.option("--min-p", type=float, default=0.05, show_default=True, help="Keep tokens this probable, of the
-    best."), click.option("--typical", "typical_p", type=float, default=1.0, show_default=True, help="Typical sampling;
-    1: off."), click.option("--repeat-penalty", type=float, default=1.0, show_default=True, help="Above 1: repeat
-    less."), click.option("--repeat-last-n", type=int, default=64, show_default=True, help="Tokens that penalties see;
-    -1: all."), click.option("--frequency-penalty", type=float, default=0.0, show_default=True),
-    click.option("--presence-penalty", type=float, default=0.0, show_default=True), click.option("--logit-bias",
-    multiple=True, metavar="ID=BIAS", help="Add to a token's logit; -inf bans it."), click.option("--ignore-eos",
-    is_flag=True, help="Never end by an end-of-generation token."), click.option("--seed", type=int, help="Makes
-    sampling repeatable."),
+    click.option("--temp", "temperature", type=float, default=0.8, show_default=True, help="0: the most probable."),
+    click.option("--top-k", type=int, default=40, show_default=True, help="Keep the k most probable tokens; 0: all."),
+    click.option("--top-p", type=float, default=0.95, show_default=True, help="Keep this much probability; 1: all."),
+    click.option(
+        "--min-p", type=float, default=0.05, show_default=True, help="Keep tokens this probable, of the best."
+    ),
+    click.option(
+        "--typical", "typical_p", type=float, default=1.0, show_default=True, help="Typical sampling; 1: off."
+    ),
+    click.option("--repeat-penalty", type=float, default=1.0, show_default=True, help="Above 1: repeat less."),
+    click.option(
+        "--repeat-last-n", type=int, default=64, show_default=True, help="Tokens that penalties see; -1: all."
+    ),
+    click.option("--frequency-penalty", type=float, default=0.0, show_default=True),
+    click.option("--presence-penalty", type=float, default=0.0, show_default=True),
+    click.option("--logit-bias", multiple=True, metavar="ID=BIAS", help="Add to a token's logit; -inf bans it."),
+    click.option("--ignore-eos", is_flag=True, help="Never end by an end-of-generation token."),
+    click.option("--seed", type=int, help="Makes sampling repeatable."),
 )
 SESSION = (
-    click.option("--ctx", "n_ctx", type=int, metavar="N", help="Tokens of context [default: the model's, at most
-    4096]."), click.option("--batch", "n_batch", type=int, default=512, show_default=True, metavar="N", help="Tokens per
-    step."), click.option("--threads", type=int, metavar="N", help="Worker threads [default: one per core]."),
-    click.option("--backend", metavar="NAME", help="What runs the graph [default: cpu where it is installed]."),
+    click.option("--ctx", "n_ctx", type=int, metavar="N", help="Tokens of context [the model's, at most 4096]."),
+    click.option("--batch", "n_batch", type=int, default=512, show_default=True, metavar="N", help="Tokens per step."),
+    click.option("--threads", type=int, metavar="N", help="Worker threads [one per core]."),
+    click.option("--backend", metavar="NAME", help="What runs the graph [cpu where it is installed]."),
     click.option("--kv-type", default="F16", show_default=True, help="Type of the KV cache: F16 or F32."),
     click.option("--pre", metavar="NAME", help="Override the file's tokenizer.ggml.pre."),
 )
@@ -90,9 +96,8 @@ def open_session(
             raise UsageError(f"--threads must be from 1 to 1024, found {threads}")
         gml.knobs.set(threads=threads)
     check_backend(backend)
-    return Session(
-        Model.load(model_path(model), pre=pre), backend=backend, n_ctx=n_ctx, n_batch=n_batch, kv_type=kv_type
-    )
+    loaded = Model.load(model_path(model), pre=pre)
+    return Session(loaded, backend=backend, n_ctx=n_ctx, n_batch=n_batch, kv_type=kv_type)
 
 
 def check_backend(name: str | None) -> None:
