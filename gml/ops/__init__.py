@@ -4,6 +4,7 @@ Importing this package fills `gml.ops.base.registry` and Python's operators on t
 """
 
 from gml.ops.attention import flash_attn_ext
+from gml.ops.conv import conv_1d, conv_2d, im2col, pool_1d, pool_2d
 from gml.ops.create import arange, timestep_embedding
 from gml.ops.custom import map_custom
 from gml.ops.elementwise import abs, add, clamp, cos, div, exp, log, mul, neg, scale, scale_bias, sin, sqr, sqrt, sub
@@ -48,12 +49,13 @@ from gml.ops.unary import (
 from gml.ops.views import permute, reshape, transpose, view
 
 __all__ = [
-    "abs", "add", "arange", "argmax", "argsort", "cast", "ceil", "clamp", "concat", "cont", "cos", "cpy", "cumsum",
-    "diag_mask_inf", "div", "dup", "elu", "exp", "flash_attn_ext", "floor", "geglu", "geglu_erf", "geglu_erf_split",
-    "geglu_quick", "geglu_quick_split", "geglu_split", "gelu", "gelu_erf", "gelu_quick", "get_rows", "group_norm",
-    "hardsigmoid", "hardswish", "l2_norm", "log", "map_custom", "mean", "mul", "mul_mat", "mul_mat_id", "neg",
-    "norm", "out_prod", "pad", "pad_ext", "permute", "reglu", "reglu_split", "relu", "repeat", "reshape", "rms_norm",
-    "rope", "round", "scale", "scale_bias", "set", "set_rows", "sgn", "sigmoid", "silu", "sin", "soft_max",
-    "softplus", "sqr", "sqrt", "step", "sub", "sum", "sum_rows", "swiglu", "swiglu_split", "tanh",
-    "timestep_embedding", "top_k", "transpose", "trunc", "view",
+    "abs", "add", "arange", "argmax", "argsort", "cast", "ceil", "clamp", "concat", "cont", "conv_1d", "conv_2d",
+    "cos", "cpy", "cumsum", "diag_mask_inf", "div", "dup", "elu", "exp", "flash_attn_ext", "floor", "geglu",
+    "geglu_erf", "geglu_erf_split", "geglu_quick", "geglu_quick_split", "geglu_split", "gelu", "gelu_erf",
+    "gelu_quick", "get_rows", "group_norm", "hardsigmoid", "hardswish", "im2col", "l2_norm", "log", "map_custom",
+    "mean", "mul", "mul_mat", "mul_mat_id", "neg", "norm", "out_prod", "pad", "pad_ext", "permute", "pool_1d",
+    "pool_2d", "reglu", "reglu_split", "relu", "repeat", "reshape", "rms_norm", "rope", "round", "scale",
+    "scale_bias", "set", "set_rows", "sgn", "sigmoid", "silu", "sin", "soft_max", "softplus", "sqr", "sqrt", "step",
+    "sub", "sum", "sum_rows", "swiglu", "swiglu_split", "tanh", "timestep_embedding", "top_k", "transpose", "trunc",
+    "view",
 ]  # fmt: skip

@@ -144,6 +144,73 @@ def diag_mask_inf(attrs: Any, ne: Any, a: np.ndarray) -> np.ndarray:
     return filled(ne, lambda i3, i2, i1, i0: -math.inf if i0 > attrs.n_past + i1 else a[i3, i2, i1, i0])
 
 
+def value_at(x: np.ndarray, *index: int) -> float | None:
+    """The element of x at an index, None outside."""
+    inside = all(0 <= i < n for i, n in zip(index, x.shape, strict=True))
+    return float(x[index]) if inside else None
+
+
+def im2col(attrs: Any, ne: Any, b: np.ndarray) -> np.ndarray:
+    (kw, kh), (sw, sh), (pw, ph), (dw, dh) = attrs.kernel, attrs.stride, attrs.padding, attrs.dilation
+
+    def one(i3: int, i2: int, i1: int, i0: int) -> float:
+        column, row, channel = i0 % kw, i0 // kw % kh, i0 // (kw * kh)
+        x = i1 * sw - pw + column * dw
+        if attrs.is_2d:
+            return value_at(b, i3, channel, i2 * sh - ph + row * dh, x) or 0.0
+        return value_at(b, 0, i2, channel, x) or 0.0
+
+    return filled(ne, one)
+
+
+def conv_1d(attrs: Any, ne: Any, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    (stride,), (padding,), (dilation,) = attrs.stride, attrs.padding, attrs.dilation
+
+    def one(i3: int, batch: int, channel_out: int, i: int) -> float:
+        taps = itertools.product(range(a.shape[2]), range(a.shape[3]))
+        return math.fsum(
+            a[0, channel_out, c, j] * (value_at(b, 0, batch, c, i * stride - padding + j * dilation) or 0.0)
+            for c, j in taps
+        )
+
+    return filled(ne, one)
+
+
+def conv_2d(attrs: Any, ne: Any, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    (sw, sh), (pw, ph), (dw, dh) = attrs.stride, attrs.padding, attrs.dilation
+
+    def one(batch: int, channel_out: int, y: int, x: int) -> float:
+        taps = itertools.product(*(range(n) for n in a.shape[1:]))
+        return math.fsum(
+            a[channel_out, c, i, j] * (value_at(b, batch, c, y * sh - ph + i * dh, x * sw - pw + j * dw) or 0.0)
+            for c, i, j in taps
+        )
+
+    return filled(ne, one)
+
+
+def pool_1d(attrs: Any, ne: Any, a: np.ndarray) -> np.ndarray:
+    def one(i3: int, i2: int, i1: int, i0: int) -> float:
+        start = i0 * attrs.stride[0] - attrs.padding[0]
+        row = [value_at(a, i3, i2, i1, start + j) for j in range(attrs.kernel[0])]
+        inside = [x for x in row if x is not None]
+        return max(inside) if attrs.op == "max" else math.fsum(inside) / len(inside)
+
+    return filled(ne, one)
+
+
+def pool_2d(attrs: Any, ne: Any, a: np.ndarray) -> np.ndarray:
+    (kw, kh), (sw, sh), (pw, ph) = attrs.kernel, attrs.stride, attrs.padding
+
+    def one(i3: int, i2: int, i1: int, i0: int) -> float:
+        taps = itertools.product(range(kh), range(kw))
+        window = [value_at(a, i3, i2, i1 * sh - ph + i, i0 * sw - pw + j) for i, j in taps]
+        inside = [x for x in window if x is not None]
+        return max(inside) if attrs.op == "max" else math.fsum(inside) / (kw * kh)
+
+    return filled(ne, one)
+
+
 TRUTH: dict[str, Callable[..., np.ndarray]] = {
     "mul_mat": mul_mat,
     "mul_mat_id": mul_mat_id,
@@ -152,4 +219,9 @@ TRUTH: dict[str, Callable[..., np.ndarray]] = {
     "flash_attn_ext": flash_attn_ext,
     "soft_max": soft_max,
     "diag_mask_inf": diag_mask_inf,
+    "im2col": im2col,
+    "conv_1d": conv_1d,
+    "conv_2d": conv_2d,
+    "pool_1d": pool_1d,
+    "pool_2d": pool_2d,
 }
