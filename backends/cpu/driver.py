@@ -1,8 +1,10 @@
 """The native driver: the function that every worker thread runs for a step, as LLVM IR text.
 
-A step is a table of phases. Per phase every thread takes chunks of its entries' work from atomic counters until none are left, then
-waits at a barrier that spins briefly and sleeps afterwards. The last one to arrive decides for all whether the step goes on, so that
-a cancelled step leaves no thread behind. Layout of the tables: `ControlBlock` and `Entry`. Next module: `runtime.py`.
+A step is a table of phases. Per phase every thread takes chunks of its entries' work from atomic counters until none
+are left, then waits at a barrier that spins briefly and sleeps afterwards. The last one to arrive decides for all
+whether the step goes on: its decision is the lowest bit of the barrier's number, which nobody changes before everyone
+has read it, so that a cancelled step leaves no thread behind. Layout of the tables: `ControlBlock` and `Entry`. Next
+module: `runtime.py`.
 """
 
 from __future__ import annotations
@@ -19,24 +21,27 @@ class ControlBlock:
 
     STEP = 0  # number of the step; workers wait for it to change
     ARRIVED = 8  # threads at the barrier
-    GENERATION = 16  # number of the barrier; threads wait for it to change
+    GENERATION = 16  # number of the barrier times 2, plus 1 when the step ends there; threads wait for it to change
     SLEEPERS = 24  # threads that sleep on STEP or GENERATION
-    CANCEL = 32  # set from outside: end the step at the next barrier
-    ABORT = 33  # latched by the last thread at a barrier, read by all behind it
-    STOP = 34  # workers leave
+    STOP = 32  # workers leave
     N_THREADS = 40
     SPINS = 41  # pauses before a waiting thread sleeps
     PHASES = 42  # address of the phase ends: entry numbers, one i64 per phase
     N_PHASES = 43
     ENTRIES = 44  # address of the entries
     SIZES = 45  # address of the run-time sizes
-    SCRATCH = 46  # address of the first thread's private memory
-    SCRATCH_STRIDE = 47
-    WAIT_KIND = 48  # 1: futex, 2: WaitOnAddress, else: sleep for a moment
-    WAIT = 49  # address of syscall, WaitOnAddress, usleep or Sleep
-    WAKE = 50  # address of WakeByAddressAll
-    FUTEX = 51  # number of the futex system call
+    CANCEL = 46  # address of a word that is set from outside: end the step at the next barrier
+    SCRATCH = 48  # address of the first thread's private memory
+    SCRATCH_STRIDE = 49
+    WAIT_KIND = 50  # how threads sleep: one of the WAIT_ numbers below
+    WAIT = 51  # address of the function that sleeps
+    WAKE = 52  # address of the function that wakes
+    FUTEX = 53  # number of the futex system call
     N_WORDS = 64
+
+
+#: kinds of waiting: nap for a moment and look again (usleep), Linux futex, WaitOnAddress, os_sync_wait_on_address
+WAIT_NAP, WAIT_FUTEX, WAIT_WINDOWS, WAIT_MACOS = range(4)
 
 
 class Entry:
@@ -51,7 +56,9 @@ class Entry:
 
 
 def driver_text() -> str:
-    """The module's text: `gml_run(control)` for the caller's thread, `gml_worker(control, thread)` for the others."""
+    """The module's text: `gml_run(control)` for the caller's thread, `gml_worker(control, thread, seen)` for the
+    others, `gml_pause(n)` to find out how long a pause is.
+    """
     pause = {"x86_64": "call void @llvm.x86.sse2.pause()", "aarch64": "call void @llvm.aarch64.hint(i32 1)"}.get(
         host_arch(), ""
     )
@@ -60,8 +67,9 @@ def driver_text() -> str:
     text = _TEXT
     for name, word in {
         "STEP": c.STEP, "ARRIVED": c.ARRIVED, "GENERATION": c.GENERATION, "SLEEPERS": c.SLEEPERS, "CANCEL": c.CANCEL,
-        "ABORT": c.ABORT, "STOP": c.STOP, "N_THREADS": c.N_THREADS, "SPINS": c.SPINS, "PHASES": c.PHASES,
-        "N_PHASES": c.N_PHASES, "ENTRIES": c.ENTRIES, "SIZES": c.SIZES, "SCRATCH": c.SCRATCH, "STRIDE": c.SCRATCH_STRIDE,
+        "STOP": c.STOP, "N_THREADS": c.N_THREADS, "SPINS": c.SPINS, "PHASES": c.PHASES,
+        "N_PHASES": c.N_PHASES, "ENTRIES": c.ENTRIES, "SIZES": c.SIZES, "SCRATCH": c.SCRATCH,
+        "STRIDE": c.SCRATCH_STRIDE,
         "WAIT_KIND": c.WAIT_KIND, "WAITER": c.WAIT, "WAKER": c.WAKE, "FUTEX": c.FUTEX, "ENTRY_WORDS": Entry.N_WORDS,
         "COUNTER": Entry.COUNTER,
     }.items():  # fmt: skip
@@ -73,6 +81,7 @@ _TEXT = """
 ; wait until the word at %address is no longer %seen: spin, then sleep
 define internal void @gml_wait(ptr %control, ptr %address, i64 %seen) {
 entry:
+  %old = alloca i64
   %spins_at = getelementptr i64, ptr %control, i64 $SPINS$
   %spins = load i64, ptr %spins_at
   br label %spin
@@ -97,12 +106,14 @@ sleep:
   %waiter = load ptr, ptr %waiter_at
   br label %check
 check:
+  %nap = phi i32 [ 20, %sleep ], [ %nap, %futex ], [ %nap, %windows ], [ %nap, %macos ], [ %longer, %doze ]
   %value = load atomic i64, ptr %address seq_cst, align 8
   %awake = icmp ne i64 %value, %seen
   br i1 %awake, label %leave, label %choose
 choose:
   switch i64 %kind, label %doze [ i64 1, label %futex
-                                  i64 2, label %windows ]
+                                  i64 2, label %windows
+                                  i64 3, label %macos ]
 futex:
   %number_at = getelementptr i64, ptr %control, i64 $FUTEX$
   %number = load i64, ptr %number_at
@@ -111,12 +122,18 @@ futex:
   %r1 = call i64 %waiter(i64 %number, ptr %address, i64 128, i64 %low, ptr null, ptr null, i64 0)
   br label %check
 windows:
-  %old = alloca i64
   store i64 %seen, ptr %old
   %r2 = call i32 %waiter(ptr %address, ptr %old, i64 8, i32 -1)
   br label %check
+macos:
+  %r3 = call i32 %waiter(ptr %address, i64 %seen, i64 8, i32 0)
+  br label %check
 doze:
-  %r3 = call i32 %waiter(i32 50)
+  ; naps of 20 to 1000 microseconds, the longer the wait the longer they get
+  %r4 = call i32 %waiter(i32 %nap)
+  %twice = mul i32 %nap, 2
+  %long = icmp ugt i32 %twice, 1000
+  %longer = select i1 %long, i32 1000, i32 %twice
   br label %check
 leave:
   %s1 = atomicrmw sub ptr %sleepers, i64 1 seq_cst
@@ -135,8 +152,11 @@ entry:
 some:
   %kind_at = getelementptr i64, ptr %control, i64 $WAIT_KIND$
   %kind = load i64, ptr %kind_at
+  %waker_at = getelementptr i64, ptr %control, i64 $WAKER$
+  %waker = load ptr, ptr %waker_at
   switch i64 %kind, label %done [ i64 1, label %futex
-                                  i64 2, label %windows ]
+                                  i64 2, label %windows
+                                  i64 3, label %macos ]
 futex:
   %waiter_at = getelementptr i64, ptr %control, i64 $WAITER$
   %waiter = load ptr, ptr %waiter_at
@@ -146,9 +166,10 @@ futex:
   %r1 = call i64 %waiter(i64 %number, ptr %address, i64 129, i64 2147483647, ptr null, ptr null, i64 0)
   br label %done
 windows:
-  %waker_at = getelementptr i64, ptr %control, i64 $WAKER$
-  %waker = load ptr, ptr %waker_at
   call void %waker(ptr %address)
+  br label %done
+macos:
+  %r2 = call i32 %waker(ptr %address, i64 8, i32 0)
   br label %done
 done:
   ret void
@@ -157,8 +178,6 @@ done:
 ; all threads meet; the result says whether the step goes on
 define internal i1 @gml_barrier(ptr %control, i64 %threads) {
 entry:
-  %abort_at = getelementptr i64, ptr %control, i64 $ABORT$
-  %cancel_at = getelementptr i64, ptr %control, i64 $CANCEL$
   %generation_at = getelementptr i64, ptr %control, i64 $GENERATION$
   %generation = load atomic i64, ptr %generation_at seq_cst, align 8
   %arrived_at = getelementptr i64, ptr %control, i64 $ARRIVED$
@@ -168,9 +187,14 @@ entry:
   br i1 %last, label %open, label %wait
 open:
   store atomic i64 0, ptr %arrived_at seq_cst, align 8
-  %cancel = load atomic i64, ptr %cancel_at seq_cst, align 8
-  store atomic i64 %cancel, ptr %abort_at seq_cst, align 8
-  %next = add i64 %generation, 1
+  %cancel_at = getelementptr i64, ptr %control, i64 $CANCEL$
+  %cancel_word = load ptr, ptr %cancel_at
+  %cancel = load atomic i64, ptr %cancel_word seq_cst, align 8
+  %cancelled = icmp ne i64 %cancel, 0
+  %ends = zext i1 %cancelled to i64
+  %even = and i64 %generation, -2
+  %number = add i64 %even, 2
+  %next = or i64 %number, %ends
   store atomic i64 %next, ptr %generation_at seq_cst, align 8
   call void @gml_wake(ptr %control, ptr %generation_at)
   br label %done
@@ -178,12 +202,15 @@ wait:
   call void @gml_wait(ptr %control, ptr %generation_at, i64 %generation)
   br label %done
 done:
-  %abort = load atomic i64, ptr %abort_at seq_cst, align 8
-  %go = icmp eq i64 %abort, 0
+  ; the next barrier needs this thread, so the number is still that of this one
+  %reached = load atomic i64, ptr %generation_at seq_cst, align 8
+  %bit = and i64 %reached, 1
+  %go = icmp eq i64 %bit, 0
   ret i1 %go
 }
 
-define internal void @gml_step(ptr %control, i64 %thread) {
+; all phases, as this thread; the result says whether the step came to its end
+define internal i1 @gml_step(ptr %control, i64 %thread) {
 entry:
   %threads_at = getelementptr i64, ptr %control, i64 $N_THREADS$
   %threads = load i64, ptr %threads_at
@@ -252,16 +279,19 @@ next_phase:
   %p1 = add i64 %p, 1
   br label %phase
 done:
-  ret void
+  %whole = phi i1 [ true, %phase ], [ false, %meet ]
+  ret i1 %whole
 }
 
-define void @gml_run(ptr %control) {
+; one step, with the calling thread as number 0; 1: it came to its end, 0: it was cancelled
+define i64 @gml_run(ptr %control) {
 entry:
   %step_at = getelementptr i64, ptr %control, i64 $STEP$
   %old = atomicrmw add ptr %step_at, i64 1 seq_cst
   call void @gml_wake(ptr %control, ptr %step_at)
-  call void @gml_step(ptr %control, i64 0)
-  ret void
+  %whole = call i1 @gml_step(ptr %control, i64 0)
+  %result = zext i1 %whole to i64
+  ret i64 %result
 }
 
 ; %seen: the step's number when the worker was made
@@ -278,8 +308,21 @@ wait:
   %leave = icmp ne i64 %stop, 0
   br i1 %leave, label %done, label %step
 step:
-  call void @gml_step(ptr %control, i64 %thread)
+  %whole = call i1 @gml_step(ptr %control, i64 %thread)
   br label %wait
+done:
+  ret void
+}
+
+define void @gml_pause(i64 %count) {
+entry:
+  br label %again
+again:
+  %n = phi i64 [ %count, %entry ], [ %left, %again ]
+  $PAUSE$
+  %left = sub i64 %n, 1
+  %more = icmp sgt i64 %left, 0
+  br i1 %more, label %again, label %done
 done:
   ret void
 }

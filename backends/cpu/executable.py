@@ -1,14 +1,16 @@
 """The CPU backend and its programs: a plan turned into machine code, tables of addresses, and buffers.
 
-Arrives: a `Graph`; leaves: a `CpuProgram`. What depends on constants alone (packed weights) is computed before the first step by the
-same workers, shared by all programs of the process over the same weights, and the pages of the model file that only it has
-read are given back.
+Arrives: a `Graph`; leaves: a `CpuProgram`. What depends on constants alone (packed weights) is computed before the
+first step by the same workers, shared by all programs of the process over the same weights (`hoisted.py`), and the
+pages of the model file that only it has read are given back.
 """
 
 from __future__ import annotations
 
 import ctypes
-import mmap
+import dataclasses
+import functools
+import os
 import threading
 import weakref
 from collections.abc import Sequence
@@ -17,25 +19,27 @@ from typing import Any
 import numpy as np
 
 from gml.arena import aligned_bytes
+from gml.backends.cpu import hoisted
 from gml.backends.cpu.cache import entry_key, fetch
 from gml.backends.cpu.driver import Entry
-from gml.backends.cpu.jit import KERNEL, compile_object
-from gml.backends.cpu.runtime import Pool, choose_threads, get_pool
+from gml.backends.cpu.hoisted import Origin
+from gml.backends.cpu.jit import KERNEL, compile_object, llvm_text
+from gml.backends.cpu.runtime import Pool, choose_threads, get_pool, inside_step
 from gml.backends.cpu.target import Target, detect
 from gml.compiler.pipeline import compile_graph
 from gml.compiler.plan import CompiledGraph, Invocation
 from gml.compiler.program import PlannedProgram, count_chunks
+from gml.compiler.regions import Region
 from gml.compiler.state import Options
 from gml.debug import knobs
 from gml.dims import Dim, max_of
-from gml.errors import ArenaError, Error, GraphError
+from gml.errors import Error, GraphError, UsageError
 from gml.graph import Graph
 from gml.ops.lower import Chunks
 from gml.tensor import Tensor
 
 #: runs of chunks that each thread takes from a kernel, about
 RUNS_PER_THREAD = 4
-HUGE_PAGE_BYTES = 2 << 20
 
 
 class CancelledError(Error):
@@ -78,67 +82,91 @@ class CpuBackend:
 class PhaseTable:
     """Phases of invocations as the driver reads them.
 
-    `addresses` are the control block's words from PHASES on: phase ends, their number, entries, run-time sizes.
+    `addresses` are the control block's words from PHASES on: phase ends, their number, entries, run-time sizes, cancel
+    word.
     """
 
     def __init__(self, program: CpuProgram, phases: Sequence[Sequence[Invocation]]) -> None:
-        self.running: Pool | None = None
-        self.invocations = [i for phase in phases for i in phase]
-        n = len(self.invocations)
-        self.ends = np.cumsum([len(phase) for phase in phases], dtype=np.int64) if phases else np.zeros(0, np.int64)
-        self.entries = aligned_bytes(max(n, 1) * Entry.N_WORDS * 8).view(np.int64).reshape(-1, Entry.N_WORDS)
+        invocations = [i for phase in phases for i in phase]
+        self.n_entries = len(invocations)
+        self._n_threads = program.n_threads
+        self._dims = program.compiled.state.dims
+        self.ends = np.cumsum([len(phase) for phase in phases], dtype=np.int64)
+        self.entries = aligned_bytes(self.n_entries * Entry.N_WORDS * 8).view(np.int64).reshape(-1, Entry.N_WORDS)
         self.entries[:] = 0
-        pointers: list[int] = []
-        starts = []
-        for invocation in self.invocations:
-            starts.append(len(pointers))
-            pointers += [program.storage(root).ctypes.data for root in invocation.buffers]
-        self.pointers = np.array(pointers or [0], dtype=np.int64)
+        self.sizes = np.zeros(len(self._dims) + 1, dtype=np.int64)
+        self._fill(program, invocations)
         distinct: dict[Chunks, int] = {}
-        self._which = np.array([distinct.setdefault(i.chunks, len(distinct)) for i in self.invocations], dtype=np.int64)
+        self._which = np.array([distinct.setdefault(i.chunks, len(distinct)) for i in invocations], dtype=np.int64)
         self._distinct = list(distinct)
-        for row, (invocation, start) in enumerate(zip(self.invocations, starts, strict=True)):
-            self.entries[row, Entry.KERNEL] = program.kernel_address(invocation)
-            self.entries[row, Entry.ARGS] = self.pointers.ctypes.data + 8 * start
-        self.sizes = np.zeros(len(program.compiled.state.dims) + 1, dtype=np.int64)
+        self._counts = np.zeros(len(distinct), dtype=np.int64)
         self.addresses = np.array(
-            [self.ends.ctypes.data, len(self.ends), self.entries.ctypes.data, self.sizes.ctypes.data], dtype=np.int64
+            [
+                self.ends.ctypes.data,
+                len(self.ends),
+                self.entries.ctypes.data,
+                self.sizes.ctypes.data,
+                program.cancel_word.ctypes.data,
+            ],
+            dtype=np.int64,
         )
-        self._n_runs = RUNS_PER_THREAD * program.n_threads
 
-    def prepare(self, dims: Sequence[Dim], values: dict[Dim, int]) -> None:
+    def _fill(self, program: CpuProgram, invocations: Sequence[Invocation]) -> None:
+        """Addresses of kernels and of their arrays of buffers."""
+        roots = {root: program.storage(root).ctypes.data for i in invocations for root in i.buffers}
+        self.pointers = np.array([roots[root] for i in invocations for root in i.buffers], dtype=np.int64)
+        at = self.pointers.ctypes.data
+        for row, invocation in zip(self.entries, invocations, strict=True):
+            row[Entry.KERNEL] = program.kernel_address(invocation)
+            row[Entry.ARGS] = at
+            at += 8 * len(invocation.buffers)
+
+    def prepare(self, values: dict[Dim, int]) -> None:
         """Fill in the run-time sizes and what follows from them: how much work each entry is."""
-        for i, dim in enumerate(dims):
+        for i, dim in enumerate(self._dims):
             self.sizes[i] = values[dim]
         self.sizes[-1] = 0
-        if not len(self._which):
-            return
-        counts = np.array([count_chunks(c, values) for c in self._distinct], dtype=np.int64)
-        grains = np.maximum(counts // self._n_runs, 1)
-        self.entries[: len(self._which), Entry.N_CHUNKS] = counts[self._which]
-        self.entries[: len(self._which), Entry.GRAIN] = grains[self._which]
+        for i, chunks in enumerate(self._distinct):
+            self._counts[i] = count_chunks(chunks, values)
+        # one thread takes an entry at once
+        n_runs = RUNS_PER_THREAD * self._n_threads if self._n_threads > 1 else 1
+        self.entries[:, Entry.N_CHUNKS] = self._counts[self._which]
+        self.entries[:, Entry.GRAIN] = np.maximum(self._counts // n_runs, 1)[self._which]
         self.entries[:, Entry.COUNTER] = 0
+
+    @property
+    def failure(self) -> int:
+        """The number that a kernel left behind which refused its input, or 0."""
+        return int(self.sizes[-1])
 
 
 class CpuProgram(PlannedProgram):
-    """A compiled graph that runs as machine code on the workers."""
+    """A compiled graph that runs as machine code on the workers.
+
+    One step at a time: `run` raises `UsageError` while another thread runs the same program. Programs of their own may
+    run on as many Python threads as one likes.
+    """
 
     def __init__(self, compiled: CompiledGraph, target: Target, n_threads: int) -> None:
         super().__init__(compiled)
         self.n_threads, self.target = n_threads, target
+        self.cancel_word = np.zeros(1, dtype=np.int64)
         self._callbacks: list[Any] = []
         self._failed: BaseException | None = None
+        self._turn, self._pid = threading.Lock(), os.getpid()
         self._module, head = self._load()
         self._failures = {int(k): v for k, v in head.get("failures", {}).items()}
         self._n_scratch_bytes = max(self._module.scratch.values(), default=0)
-        self._share_hoisted()
-        self._setup: PhaseTable | None = PhaseTable(self, self._missing_setup())
-        self._step = PhaseTable(self, compiled.step)
+        self._step: PhaseTable | None = None
 
     def _load(self) -> tuple[Any, dict[str, Any]]:
         compiled = self.compiled
         text = "\n\n".join(f"{name}\n{signature}" for name, signature in compiled.signatures.items())
         dims = [(d.name, d.min, d.max) for d in compiled.state.dims]
+        # signatures name ops and formats: what they mean is known by gml's version only for gml's own
+        foreign = [compiled.kernels[name] for name, region in compiled.regions.items() if not _is_own(region)]
+        if foreign:
+            text += llvm_text(foreign, self.target)
 
         def compile_now() -> tuple[bytes, dict[str, Any]]:
             kernels = list(compiled.kernels.values())
@@ -152,144 +180,120 @@ class CpuProgram(PlannedProgram):
         """The machine code of an invocation, or a way into Python for callbacks."""
         if not invocation.region.callback:
             return self._module.address(invocation.kernel)
+        program = weakref.ref(self)
 
         def call(args: int, sizes: int, scratch: int, begin: int, end: int) -> None:
-            try:
-                self.call_back(invocation.region, self.values)
-            except BaseException as error:
-                self._failed = error
-                self.cancel()
+            me = program()
+            if me is not None:
+                me._call_back(invocation.region)
 
         wrapped = KERNEL(call)
         self._callbacks.append(wrapped)
         return ctypes.cast(wrapped, ctypes.c_void_p).value or 0
 
-    # -- running ----------------------------------------------------------------------------------------------------------
+    def _call_back(self, region: Region) -> None:
+        """Run a user's function in the middle of a step; what it raises ends the step and reaches who called `run`."""
+        try:
+            with inside_step():
+                self.call_back(region, self.values)
+        except BaseException as error:
+            if self._failed is None:
+                self._failed = error
+            self.cancel()
+
+    # -- running -------------------------------------------------------------------------------------------------------
+
+    def run(self, **sizes: int) -> None:
+        """One step, as in `Program.run`.
+
+        Raises `CancelledError` after `cancel`, `UsageError` while this program is running already, and what a user's
+        function raised.
+        """
+        if self._pid != os.getpid():  # in a forked child a lock may be held by a thread that is not here
+            self._turn, self._pid = threading.Lock(), os.getpid()
+        if not self._turn.acquire(blocking=False):
+            raise UsageError("this program is running on another thread; compile one program per thread")
+        try:
+            super().run(**sizes)
+        finally:
+            self._turn.release()
+
+    def cancel(self) -> None:
+        """End the running step at the end of its phase: `run` raises `CancelledError`. Safe from any thread."""
+        self.cancel_word[0] = 1
 
     def _execute(self, values: dict[Dim, int]) -> None:
+        self.cancel_word[0] = 0
+        self._failed = None
         pool = get_pool(self.n_threads)
-        pool.reserve(self._n_scratch_bytes)
-        if self._setup is not None:
-            self._run(pool, self._setup, values)
-            self._setup = None
-            _keep_hoisted(self)
-            self._release_files()
+        if self._step is None:
+            self._step = self._set_up(pool, values)
         self._run(pool, self._step, values)
 
     def _run(self, pool: Pool, table: PhaseTable, values: dict[Dim, int]) -> None:
-        if not table.invocations:
+        if not table.n_entries:
             return
-        table.prepare(self.compiled.state.dims, values)
-        self._failed = None
-        finished = pool.step(table)
-        if self._failed is not None:
-            raise self._failed
+        table.prepare(values)
+        finished = pool.step(table, self._n_scratch_bytes)
+        failed, self._failed = self._failed, None
+        if failed is not None:
+            raise failed
         if not finished:
             raise CancelledError("the step was cancelled")
-        if table.sizes[-1]:
-            raise GraphError(self._failures.get(int(table.sizes[-1]), "a kernel refused its input"))
+        if table.failure:
+            raise GraphError(self._failures.get(table.failure, "a kernel refused its input"))
 
-    def cancel(self) -> None:
-        """End the running step at the end of its phase; the caller of `run` gets a `CancelledError`. Safe from any thread."""
-        for table in (self._setup, self._step):
-            if table is not None and table.running is not None:
-                table.running.cancel()
+    # -- what is done once ---------------------------------------------------------------------------------------------
 
-    # -- what the setup makes ---------------------------------------------------------------------------------------------
+    def _set_up(self, pool: Pool, values: dict[Dim, int]) -> PhaseTable:
+        """Compute what depends on constants alone, or take it from another program; gives the table of the steps."""
+        compiled = self.compiled
+        read = {root for phase in compiled.step for i in phase for root in i.buffers}
+        read |= {t.root for t in compiled.state.needed}
+        known: dict[Tensor, bytes] = {}
+        origins = {root: Origin(root, known) for root in compiled.hoisted if root in read}
+        self.hoisted = {root: found for root, o in origins.items() if (found := hoisted.find(o)) is not None}
+        phases = self._missing(origins)
+        for phase in phases:
+            for root in {i.region.writes for i in phase}.difference(self.hoisted):
+                self.hoisted[root] = hoisted.huge_bytes(max_of(root.n_bytes), root.describe())
+        self._run(pool, PhaseTable(self, phases), values)
+        self.hoisted = {root: hoisted.share(origin, self.hoisted[root]) for root, origin in origins.items()}
+        used = {root for phase in phases for i in phase for root in i.buffers if root.is_leaf}
+        hoisted.release_pages(root.bytes() for root in used - read)
+        return PhaseTable(self, compiled.step)
 
-    def _share_hoisted(self) -> None:
-        """Take results of the setup that another program of this process has made already; memory for the others."""
-        self._shared: set[Tensor] = set()
-        for root in self.compiled.hoisted:
-            found = _hoisted.get(_origin(root))
-            if found is not None:
-                self.hoisted[root] = found.buffer
-                self._shared.add(root)
-            else:
-                self.hoisted[root] = huge_bytes(max_of(root.n_bytes), root.describe())
-
-    def _missing_setup(self) -> list[list[Invocation]]:
-        return [[i for i in phase if i.region.writes not in self._shared] for phase in self.compiled.setup]
-
-    def _release_files(self) -> None:
-        """Give back the pages of mapped files that only the setup has read."""
-        read = {t for phase in self.compiled.step for i in phase for t in i.buffers}
-        for phase in self.compiled.setup:
-            for invocation in phase:
-                for root in invocation.buffers:
-                    if root.is_leaf and root not in read:
-                        release_pages(root.bytes())
-
-
-# -- results of setups, shared by the process ------------------------------------------------------------------------------
+    def _missing(self, wanted: dict[Tensor, Origin]) -> list[list[Invocation]]:
+        """What of the setup has to be run for results that are not here yet."""
+        missing = set(wanted).difference(self.hoisted)
+        phases: list[list[Invocation]] = []
+        for phase in reversed(self.compiled.setup):
+            chosen = [i for i in phase if i.region.writes in missing]
+            missing |= {r for i in chosen for r in i.buffers if not r.is_leaf and r not in self.hoisted}
+            if chosen:
+                phases.append(chosen)
+        return phases[::-1]
 
 
-class _Hoisted:
-    """A buffer and the leaves that it was made from; it goes when one of them does."""
-
-    def __init__(self, key: tuple, buffer: np.ndarray, leaves: Sequence[Tensor]) -> None:
-        self.buffer = buffer
-        self._watch = [weakref.ref(leaf, lambda _: _hoisted.pop(key, None)) for leaf in leaves]
+# -- whose code a kernel is made from ----------------------------------------------------------------------------------
 
 
-_hoisted: dict[tuple, _Hoisted] = {}
-_hoisted_lock = threading.Lock()
+def _is_own(region: Region) -> bool:
+    """Whether all ops and formats of a region are gml's own."""
+    tensors = [*region.inputs, *region.nodes]
+    lowerings = [n.op.lower for n in region.nodes if n.op is not None]
+    return all(_in_gml(type(t.type)) for t in tensors) and all(map(_lowering_is_own, lowerings))
 
 
-def _origin(tensor: Tensor) -> tuple:
-    """How a hoisted result was made, down to the identities of its leaves."""
-    if tensor.is_leaf:
-        return ("leaf", id(tensor))
-    assert tensor.op is not None
-    view = (tensor.nb, tensor.offset) if tensor.view_of is not None else ()
-    return (tensor.op.name, tensor.attrs, tensor.type.name, tensor.ne, view, *(_origin(s) for s in tensor.src))
+def _lowering_is_own(form: Any) -> bool:
+    if not dataclasses.is_dataclass(form):
+        return _in_gml(form)
+    parts = [getattr(form, field.name) for field in dataclasses.fields(form)]
+    return _in_gml(type(form)) and all(_in_gml(part) for part in parts if callable(part))
 
 
-def _leaves(tensor: Tensor) -> list[Tensor]:
-    return [tensor] if tensor.is_leaf else [leaf for s in tensor.src for leaf in _leaves(s)]
-
-
-def _keep_hoisted(program: CpuProgram) -> None:
-    with _hoisted_lock:
-        for root in program.compiled.hoisted:
-            leaves = _leaves(root)
-            if leaves:
-                key = _origin(root)
-                _hoisted.setdefault(key, _Hoisted(key, program.hoisted[root], leaves))
-
-
-def huge_bytes(n_bytes: int, what: str) -> np.ndarray:
-    """Memory for a large buffer that is read in order: in huge pages where the system has them.
-
-    Raises `ArenaError` when memory is out.
-    """
-    if n_bytes < HUGE_PAGE_BYTES or not hasattr(mmap, "MADV_HUGEPAGE"):
-        return aligned_bytes(n_bytes, what)
-    try:
-        block = mmap.mmap(-1, n_bytes + HUGE_PAGE_BYTES)
-    except (OSError, ValueError, OverflowError):
-        raise ArenaError(f"{what}: the system has no {n_bytes} bytes of memory left") from None
-    try:
-        block.madvise(mmap.MADV_HUGEPAGE)
-    except OSError:
-        pass
-    raw = np.frombuffer(block, dtype=np.uint8)
-    shift = -raw.ctypes.data % HUGE_PAGE_BYTES
-    return raw[shift : shift + n_bytes]
-
-
-def release_pages(array: np.ndarray) -> None:
-    """Tell the system that the pages under a view into a mapped file are not needed for now."""
-    base: Any = array
-    while isinstance(base, np.ndarray):
-        whole, base = base, base.base
-    if isinstance(base, memoryview):
-        base = base.obj
-    if not isinstance(base, mmap.mmap) or not hasattr(base, "madvise"):
-        return
-    start = array.ctypes.data - whole.ctypes.data + (whole.ctypes.data - np.frombuffer(base, np.uint8).ctypes.data)
-    page = mmap.PAGESIZE
-    first = -(-start // page) * page
-    length = (start + array.nbytes) // page * page - first
-    if length > 0:
-        base.madvise(mmap.MADV_DONTNEED, first, length)
+def _in_gml(thing: Any) -> bool:
+    while isinstance(thing, functools.partial):
+        thing = thing.func
+    module = getattr(thing, "__module__", None) or ""
+    return module == "gml" or module.startswith("gml.")
