@@ -84,7 +84,7 @@ def read_line(interactive: bool) -> str | None:
         except EOFError:
             click.echo(err=True)
             return None
-    line = click.get_binary_stream("stdin").readline()
+    line = sys.stdin.buffer.readline()
     return line.decode("utf-8", "replace").rstrip("\r\n") if line else None
 
 

@@ -79,7 +79,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     try:
-        cli.main(args or ["--help"], prog_name="gml", standalone_mode=False)
+        # not `cli.main`, which has its own ideas of interrupts and closed pipes
+        with cli.make_context("gml", args or ["--help"]) as context:
+            cli.invoke(context)
         sys.stdout.flush()
         return 0
     except click.exceptions.Exit as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -111,7 +112,7 @@ def print_table(head: Sequence[str], rows: Rows) -> None:
     """A rich table on a terminal, columns of text elsewhere."""
     if not rows:
         return
-    if click.get_text_stream("stdout").isatty():
+    if sys.stdout.isatty():
         _print_rich(head, rows)
         return
     widths = [max(len(row[i]) for row in [tuple(head), *rows]) for i in range(len(head))]

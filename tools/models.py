@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,11 @@ from gml.errors import UsageError
 
 def model_path(model: str) -> Path:
     """The file of a model given by path or name; an unknown name is a `UsageError` with what is near it."""
-    from gml.models import cache
-
     path = Path(model)
     if path.is_file():
         return path
+    from gml.models import cache
+
     if model in cache.REGISTRY:
         return cache.resolve(model) if cache.is_pulled(model) else pull(model)
     if path.is_dir():
@@ -65,7 +66,7 @@ class Progress:
         self._next_line = 0.0
 
     def __enter__(self) -> Progress:
-        if click.get_text_stream("stderr").isatty():
+        if sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
             from rich.progress import Progress as Bar

@@ -114,4 +114,4 @@ def read_text(argument: str | None, what: str) -> str | bytes:
         return argument
     if argument is None and sys.stdin is not None and sys.stdin.isatty():
         raise UsageError(f"no {what}: give it as an argument, or pipe it in")
-    return click.get_binary_stream("stdin").read()
+    return sys.stdin.buffer.read()

@@ -11,7 +11,6 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from gml.models.template import ChatTemplate, ChatTemplateError
 
-CALL = {"name": "f", "arguments": {"x": [1, "é"]}}
 TALK = [
     {"role": "system", "content": "Be brief."},
     {"role": "user", "content": "Wie geht's <b>dir</b>? é 中"},

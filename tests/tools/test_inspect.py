@@ -1,0 +1,68 @@
+"""`gml inspect` and `gml dump`."""
+
+from __future__ import annotations
+
+import json
+
+import gguf
+import pytest
+
+
+def test_json_is_what_the_gguf_package_reads(gml, tiny):
+    found = json.loads(gml("inspect", "--json", tiny).out)
+    assert list(found) == ["version", "metadata", "tensors"]
+    reader = gguf.GGUFReader(tiny)
+    assert found["version"] == 3
+    assert found["metadata"] == {
+        name: field.contents() for name, field in reader.fields.items() if not name.startswith("GGUF.")
+    }
+    expected = [
+        {
+            "name": t.name,
+            "type": t.tensor_type.name,
+            "ne": t.shape.tolist(),
+            "offset": int(t.data_offset - reader.data_offset),
+            "n_bytes": int(t.n_bytes),
+        }
+        for t in reader.tensors
+    ]
+    assert found["tensors"] == expected
+
+
+def test_tables_for_people(gml, tiny):
+    done = gml("inspect", tiny)
+    assert done.status == 0
+    assert "GGUF version 3" in done.out.splitlines()[0]
+    assert "token_embd.weight" in done.out
+    assert "261: [" in done.out
+    assert "\x1b" not in done.out
+
+
+def test_values_that_json_does_not_have(gml, tmp_path):
+    writer = gguf.GGUFWriter(tmp_path / "odd.gguf", "llama")
+    writer.add_float32("odd.nan", float("nan"))
+    writer.add_array("odd.list", [1.5, float("inf")])
+    writer.add_bool("odd.bool", True)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    done = gml("inspect", "--json", str(tmp_path / "odd.gguf"))
+    assert json.loads(done.out)["metadata"] == {
+        "general.architecture": "llama",
+        "odd.nan": None,
+        "odd.list": [1.5, None],
+        "odd.bool": True,
+    }
+
+
+@pytest.mark.parametrize("kind", ["text", "dot", "json"])
+def test_dump_prints_the_graph(gml, tiny, tmp_path, kind):
+    done = gml("dump", tiny, "--format", kind)
+    assert (done.status, done.err) == (0, "")
+    assert "blk.0.attn_q.weight" in done.out and "mul_mat" in done.out
+    if kind == "json":
+        assert {"dims", "leaves", "nodes", "outputs"} <= json.loads(done.out).keys()
+    if kind == "dot":
+        assert done.out.startswith("digraph")
+    assert gml("dump", tiny, "--format", kind, "-o", str(tmp_path / "out")).out == ""
+    assert (tmp_path / "out").read_text(encoding="utf-8") == done.out
