@@ -211,6 +211,36 @@ def pool_2d(attrs: Any, ne: Any, a: np.ndarray) -> np.ndarray:
     return filled(ne, one)
 
 
+def ssm_conv(attrs: Any, ne: Any, x: np.ndarray, c: np.ndarray) -> np.ndarray:
+    n = c.shape[3]
+    return filled(ne, lambda i3, seq, token, i: dot(x[0, seq, i, token : token + n], c[0, 0, i]))
+
+
+def ssm_scan(attrs: Any, ne: Any, *sources: np.ndarray) -> np.ndarray:
+    s, x, dt, a, b, c, ids = sources
+    n_seqs, n_tokens, n_head, dim = x.shape
+    h = np.array([s[int(i)] for i in ids.ravel()])
+    y = np.zeros(x.shape)
+    for seq, t, head, i in np.ndindex(n_seqs, n_tokens, n_head, dim):
+        raw = float(dt[0, seq, t, head])
+        step = raw if raw > 20 else math.log1p(math.exp(raw))
+        group = shared(head, n_head, b.shape[2])
+        for j in range(s.shape[3]):
+            decay = math.exp(step * a[0, 0, head, j % a.shape[3]])
+            h[seq, head, i, j] = h[seq, head, i, j] * decay + step * b[seq, t, group, j] * x[seq, t, head, i]
+        y[seq, t, head, i] = dot(h[seq, head, i], c[seq, t, group])
+    return np.array([*y.ravel(), *h.ravel()]).reshape(1, 1, 1, -1)
+
+
+def cross_entropy_loss(attrs: Any, ne: Any, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    total = 0.0
+    for i in np.ndindex(a.shape[:3]):
+        largest = max(a[i], default=0.0)
+        log_sum = math.log(math.fsum(math.exp(x - largest) for x in a[i])) + largest if a[i].size else 0.0
+        total -= math.fsum(float(p) * (float(x) - log_sum) for x, p in zip(a[i], b[i], strict=True))
+    return np.full((1, 1, 1, 1), total / max(math.prod(a.shape[:3]), 1))
+
+
 TRUTH: dict[str, Callable[..., np.ndarray]] = {
     "mul_mat": mul_mat,
     "mul_mat_id": mul_mat_id,
@@ -224,4 +254,7 @@ TRUTH: dict[str, Callable[..., np.ndarray]] = {
     "conv_2d": conv_2d,
     "pool_1d": pool_1d,
     "pool_2d": pool_2d,
+    "ssm_conv": ssm_conv,
+    "ssm_scan": ssm_scan,
+    "cross_entropy_loss": cross_entropy_loss,
 }
