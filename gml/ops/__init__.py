@@ -4,7 +4,7 @@ Importing this package fills `gml.ops.base.registry` and Python's operators on t
 """
 
 from gml.ops.attention import flash_attn_ext
-from gml.ops.conv import conv_1d, conv_2d, im2col, pool_1d, pool_2d
+from gml.ops.conv import conv_1d, conv_2d, im2col
 from gml.ops.create import arange, timestep_embedding
 from gml.ops.custom import map_custom
 from gml.ops.elementwise import abs, add, clamp, cos, div, exp, log, mul, neg, scale, scale_bias, sin, sqr, sqrt, sub
@@ -25,6 +25,7 @@ from gml.ops.loss import cross_entropy_loss
 from gml.ops.matmul import mul_mat, mul_mat_id, out_prod
 from gml.ops.movement import cast, concat, cont, cpy, dup, pad, pad_ext, repeat, set
 from gml.ops.norm import group_norm, l2_norm, norm, rms_norm
+from gml.ops.pool import pool_1d, pool_2d
 from gml.ops.reduce import argmax, argsort, cumsum, mean, sum, sum_rows, top_k
 from gml.ops.rope import rope
 from gml.ops.softmax import diag_mask_inf, soft_max

@@ -1,7 +1,7 @@
-"""Convolutions and pooling over one or two dimensions.
+"""Convolutions over one or two dimensions.
 
 A convolution is `im2col`, which lays the window of each output place out as a row, and a matrix product. Sizes and
-orders are ggml's: width before height, channels behind. Next module: `gml/ops/ssm.py`.
+orders are ggml's: width before height, channels behind. Next module: `gml/ops/pool.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import numpy as np
 
 from gml.dims import Size, is_static, min_of
 from gml.dtypes import BF16, F16, F32, DType
-from gml.kernel_ir import F32 as KF32
 from gml.kernel_ir import Node
 from gml.ops.base import Inferred, OpDef, Sample, declare, rule
 from gml.ops.elementwise import needs_float
@@ -23,13 +22,10 @@ from gml.ops.movement import cont
 from gml.ops.views import permute, reshape, transpose, view
 from gml.tensor import Tensor
 
-__all__ = ["conv_1d", "conv_2d", "im2col", "pool_1d", "pool_2d"]
+__all__ = ["conv_1d", "conv_2d", "im2col"]
 
-POOLS = ("avg", "max")
 #: no stride, padding or dilation is larger
 LARGEST = 1 << 16
-#: what a maximum starts from: the lowest F32, as in ggml
-LOWEST = -float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
@@ -54,20 +50,10 @@ class ConvAttrs:
     dilation: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class PoolAttrs:
-    """op: "avg" or "max"; the others as in `Im2colAttrs`."""
-
-    op: str
-    kernel: tuple[int, ...]
-    stride: tuple[int, ...]
-    padding: tuple[int, ...]
-
-
 # -- sizes -------------------------------------------------------------------------------------------------------------
 
 
-def _check_steps(attrs: Any) -> None:
+def check_steps(attrs: Any) -> None:
     for name, least in (("kernel", 1), ("stride", 1), ("padding", 0), ("dilation", 1)):
         for value in getattr(attrs, name, ()):
             whole = isinstance(value, int) and not isinstance(value, bool)
@@ -77,7 +63,7 @@ def _check_steps(attrs: Any) -> None:
             )
 
 
-def _n_places(n: Size, kernel: int, stride: int, padding: int, dilation: int = 1) -> Size:
+def n_places(n: Size, kernel: int, stride: int, padding: int, dilation: int = 1) -> Size:
     """How many places a window has along a dimension."""
     reach = n + 2 * padding - dilation * (kernel - 1) - 1
     rule(
@@ -89,16 +75,16 @@ def _n_places(n: Size, kernel: int, stride: int, padding: int, dilation: int = 1
 
 def _infer_im2col(attrs: Im2colAttrs, b: Tensor) -> Inferred:
     needs_float(b, "b")
-    _check_steps(attrs)
+    check_steps(attrs)
     rule(
         isinstance(attrs.type, DType) and attrs.type.is_scalar and attrs.type.is_float,
         f"type must be F32, F16 or BF16, found {attrs.type!r}",
     )
     (kw, kh), steps = attrs.kernel, zip(attrs.stride, attrs.padding, attrs.dilation, strict=True)
     wide, high = steps
-    width = _n_places(b.ne[0], kw, *wide)
+    width = n_places(b.ne[0], kw, *wide)
     if attrs.is_2d:
-        return Inferred(attrs.type, (b.ne[2] * (kw * kh), width, _n_places(b.ne[1], kh, *high), b.ne[3]))
+        return Inferred(attrs.type, (b.ne[2] * (kw * kh), width, n_places(b.ne[1], kh, *high), b.ne[3]))
     rule(b.ne[3] == 1, f"b must be [width, channels, batch], found {list(b.ne)}")
     return Inferred(attrs.type, (b.ne[1] * kw, width, b.ne[2]))
 
@@ -107,7 +93,7 @@ def _infer_conv(attrs: ConvAttrs, a: Tensor, b: Tensor) -> Inferred:
     n = len(attrs.stride)
     needs_float(a, "a")
     needs_float(b, "b")
-    _check_steps(attrs)
+    check_steps(attrs)
     rule(all(is_static(k) for k in a.ne[:n]), f"kernel sizes must be fixed, found {list(a.ne[:n])}")
     rule(all(min_of(k) >= 1 for k in a.ne[:n]), f"kernel sizes must be at least 1, found {list(a.ne[:n])}")
     rule(
@@ -117,23 +103,14 @@ def _infer_conv(attrs: ConvAttrs, a: Tensor, b: Tensor) -> Inferred:
         + f", found {list(a.ne)} and {list(b.ne)}",
     )
     steps = zip(a.ne, attrs.stride, attrs.padding, attrs.dilation, strict=False)
-    places = [_n_places(b.ne[i], *how) for i, how in enumerate(steps)]
+    places = [n_places(b.ne[i], *how) for i, how in enumerate(steps)]
     return Inferred(F32, (*places, a.ne[n + 1], b.ne[n + 1]))
-
-
-def _infer_pool(attrs: PoolAttrs, a: Tensor) -> Inferred:
-    needs_float(a)
-    _check_steps(attrs)
-    rule(attrs.op in POOLS, f"op must be one of {', '.join(POOLS)}, found {attrs.op!r}")
-    steps = zip(attrs.kernel, attrs.stride, attrs.padding, strict=True)
-    places = [_n_places(a.ne[i], *how) for i, how in enumerate(steps)]
-    return Inferred(F32, (*places, *a.ne[len(places) :]))
 
 
 # -- references --------------------------------------------------------------------------------------------------------
 
 
-def _windows(
+def windows_of(
     x: np.ndarray, kernel: tuple[int, int], stride: Any, padding: Any, dilation: Any, fill: float = 0.0
 ) -> np.ndarray:
     """x [.., height, width] as [.., kh, kw, out_height, out_width], outside `fill`."""
@@ -150,7 +127,7 @@ def _windows(
 def _reference_im2col(attrs: Any, b: np.ndarray) -> np.ndarray:
     """[.., channels, height, width] -> [.., out_height, out_width, channels * kh * kw]."""
     x = b if attrs.is_2d else b[0][:, :, None, :]
-    windows = _windows(x, attrs.kernel, attrs.stride, attrs.padding, attrs.dilation)
+    windows = windows_of(x, attrs.kernel, attrs.stride, attrs.padding, attrs.dilation)
     return np.moveaxis(windows, (-2, -1), (1, 2))
 
 
@@ -159,30 +136,16 @@ def _reference_conv(attrs: ConvAttrs, a: np.ndarray, b: np.ndarray) -> np.ndarra
     if len(attrs.stride) == 1:
         a, b = a[0][:, :, None, :], b[0][:, :, None, :]
     stride, padding, dilation = (*attrs.stride, 1)[:2], (*attrs.padding, 0)[:2], (*attrs.dilation, 1)[:2]
-    windows = _windows(b, (a.shape[3], a.shape[2]), stride, padding, dilation)
+    windows = windows_of(b, (a.shape[3], a.shape[2]), stride, padding, dilation)
     n, _, _, _, n_h, n_w = windows.shape
     columns = windows.reshape(n, a.shape[1] * a.shape[2] * a.shape[3], n_h * n_w)
     return product(a.reshape(a.shape[0], columns.shape[1]), columns)
 
 
-def _reference_pool(attrs: PoolAttrs, a: np.ndarray) -> np.ndarray:
-    one = len(attrs.kernel) == 1
-    kernel, stride = ((*pair, 1)[:2] for pair in (attrs.kernel, attrs.stride))
-    padding = (*attrs.padding, 0)[:2]
-    if attrs.op == "max":
-        return _windows(a, kernel, stride, padding, (1, 1), LOWEST).max(axis=(-4, -3), initial=LOWEST)
-    total = _windows(a, kernel, stride, padding, (1, 1)).sum(axis=(-4, -3), dtype=np.float64)
-    if not one:
-        return total / (kernel[0] * kernel[1])
-    # windows of one dimension count what is inside only
-    inside = _windows(np.ones((1, a.shape[3])), kernel, stride, padding, (1, 1)).sum(axis=(-4, -3))
-    return total / np.maximum(inside, 1)
-
-
 # -- the same in kernel IR ---------------------------------------------------------------------------------------------
 
 
-def _inside(k: KernelContext, i: Node, n: Any) -> Node:
+def is_inside(k: KernelContext, i: Node, n: Any) -> Node:
     b = k.b
     return b.and_(b.cmp("ge", i, 0), b.cmp("lt", i, n))
 
@@ -191,39 +154,15 @@ def _lower_im2col(k: KernelContext, attrs: Any, index: Index, lanes: int, x: Any
     b, (kw, kh) = k.b, attrs.kernel
     place = k.value(index[0])
     wide = k.value(index[1]) * attrs.stride[0] + (place % kw * attrs.dilation[0] - attrs.padding[0])
-    inside = _inside(k, wide, k.size(x.tensor.ne[0]))
+    inside = is_inside(k, wide, k.size(x.tensor.ne[0]))
     if not attrs.is_2d:
         at: Index = (wide, place // kw, index[2], 0)
     else:
         tall = k.value(index[2]) * attrs.stride[1] + (place // kw % kh * attrs.dilation[1] - attrs.padding[1])
-        inside = b.and_(inside, _inside(k, tall, k.size(x.tensor.ne[1])))
+        inside = b.and_(inside, is_inside(k, tall, k.size(x.tensor.ne[1])))
         at = (wide, tall, place // (kw * kh), index[3])
     (value,) = b.when(inside, lambda: x.at(at, 1), lambda: b.const(0.0))
     return value
-
-
-def _lower_pool(k: KernelContext, attrs: PoolAttrs, index: Index, lanes: int, a: Any) -> Node:
-    b, largest = k.b, attrs.op == "max"
-    one = len(attrs.kernel) == 1
-    n_taps = attrs.kernel[0] if one else attrs.kernel[0] * attrs.kernel[1]
-
-    def tap(t: Node, total: Node, count: Node) -> list[Node]:
-        wide = k.value(index[0]) * attrs.stride[0] + (t % attrs.kernel[0] - attrs.padding[0])
-        tall, inside = index[1], _inside(k, wide, k.size(a.tensor.ne[0]))
-        if not one:
-            tall = k.value(index[1]) * attrs.stride[1] + (t // attrs.kernel[0] - attrs.padding[1])
-            inside = b.and_(inside, _inside(k, tall, k.size(a.tensor.ne[1])))
-
-        def add() -> list[Node]:
-            value = a.at((wide, tall, *index[2:]), 1)
-            return [b.max(total, value) if largest else total + value, count + 1.0]
-
-        return list(b.when(inside, add, lambda: [total, count]))
-
-    total, count = b.loop(0, n_taps, tap, [b.const(LOWEST if largest else 0.0, KF32), b.const(0.0, KF32)])
-    if largest:
-        return total
-    return total / (b.max(count, 1.0) if one else float(n_taps))
 
 
 def _expand_conv(attrs: ConvAttrs, a: Tensor, b: Tensor) -> Tensor:
@@ -310,49 +249,9 @@ _CONV_2D = declare(
         expand=_expand_conv,
     )
 )
-_POOL_1D = declare(
-    OpDef(
-        "pool_1d",
-        _infer_pool,
-        _reference_pool,
-        (
-            Sample("avg", lambda s: pool_1d(s.f32(12, 3), "avg", 3)),
-            Sample("max", lambda s: pool_1d(s.f32(12, 3, 2, 2), "max", 3, 2)),
-            Sample("avg_padded", lambda s: pool_1d(s.f32(11, 3), "avg", 4, 3, 2)),
-            Sample("max_padded", lambda s: pool_1d(s.f32(11, 3), "max", 4, 3, 3)),
-            Sample("transposed", lambda s: pool_1d(transpose(s.f32(3, 9)), "avg", 2)),
-            Sample("one", lambda s: pool_1d(s.f32(1), "max", 1)),
-            Sample("no_rows", lambda s: pool_1d(s.f32(7, 0), "avg", 2)),
-            Sample("F16", lambda s: pool_1d(s.f32(9, 2, type=F16), "avg", 2)),
-            Sample("run_time", lambda s: pool_1d(s.input([8, s.dim("n", 3, max=5)]), "avg", 2)),
-        ),
-        attrs=PoolAttrs,
-        lower=Indexed(_lower_pool, lambda attrs, out, a: False),
-    )
-)
-_POOL_2D = declare(
-    OpDef(
-        "pool_2d",
-        _infer_pool,
-        _reference_pool,
-        (
-            Sample("avg", lambda s: pool_2d(s.f32(8, 6, 3), "avg", (2, 3))),
-            Sample("max", lambda s: pool_2d(s.f32(9, 7, 2, 2), "max", (3, 2), (2, 1))),
-            Sample("avg_padded", lambda s: pool_2d(s.f32(7, 5, 2), "avg", (3, 3), (2, 2), (1, 1))),
-            Sample("max_padded", lambda s: pool_2d(s.f32(7, 5, 2), "max", (3, 3), (2, 2), (2, 1))),
-            Sample("permuted", lambda s: pool_2d(permute(s.f32(3, 8, 6), 2, 0, 1, 3), "avg", (2, 2))),
-            Sample("one", lambda s: pool_2d(s.f32(1), "max", (1, 1))),
-            Sample("no_channels", lambda s: pool_2d(s.f32(7, 4, 0), "avg", (2, 2))),
-            Sample("BF16", lambda s: pool_2d(s.f32(8, 4, type=BF16), "max", (2, 2))),
-            Sample("run_time", lambda s: pool_2d(s.input([8, 4, s.dim("n", 3, max=5)]), "avg", (2, 2))),
-        ),
-        attrs=PoolAttrs,
-        lower=Indexed(_lower_pool, lambda attrs, out, a: False),
-    )
-)
 
 
-def _tuple(value: Any, n: int, name: str) -> tuple[Any, ...]:
+def sizes_of(value: Any, n: int, name: str) -> tuple[Any, ...]:
     """A number or n numbers as a tuple."""
     found = tuple(value) if isinstance(value, (tuple, list)) else (value,) * n
     rule(len(found) == n, f"{name} must be {n} whole numbers (width, height), found {value!r}")
@@ -381,7 +280,7 @@ def im2col(
     is_2d = n == 2
     rule(a.ne[n] == b.ne[n], f"im2col: a and b must have equally many channels ne[{n}], found {a.ne[n]} and {b.ne[n]}")
     pairs = {
-        name: (*_tuple(value, n, name), *([outside] * (2 - n)))
+        name: (*sizes_of(value, n, name), *([outside] * (2 - n)))
         for name, value, outside in (("stride", stride, 1), ("padding", padding, 0), ("dilation", dilation, 1))
     }
     return _IM2COL(b, kernel=(a.ne[0], a.ne[1] if is_2d else 1), is_2d=is_2d, type=type, **pairs)
@@ -412,38 +311,7 @@ def conv_2d(
     return _CONV_2D(
         a,
         b,
-        stride=_tuple(stride, 2, "stride"),
-        padding=_tuple(padding, 2, "padding"),
-        dilation=_tuple(dilation, 2, "dilation"),
-    )
-
-
-def pool_1d(a: Tensor, op: str, kernel: int, stride: int | None = None, padding: int = 0) -> Tensor:
-    """The mean ("avg") or the largest ("max") of windows along a's rows: F32 [out_width, ..].
-
-    out_width = (width + 2 padding - kernel) / stride + 1, rounded down; stride None: kernel. Only what is inside a row
-    counts. Source: `ggml_pool_1d`. Raises `ShapeError` when types or sizes do not fit.
-    """
-    return _POOL_1D(a, op=op, kernel=(kernel,), stride=(kernel if stride is None else stride,), padding=(padding,))
-
-
-def pool_2d(
-    a: Tensor,
-    op: str,
-    kernel: tuple[int, int],
-    stride: tuple[int, int] | None = None,
-    padding: tuple[int, int] = (0, 0),
-) -> Tensor:
-    """The mean ("avg") or the largest ("max") of windows in a [width, height, ..]: F32 [out_width, out_height, ..].
-
-    Sizes as in `pool_1d`, pairs are (width, height). A mean counts the zeros of the padding. Source: `ggml_pool_2d`.
-    Raises `ShapeError` when types or sizes do not fit.
-    """
-    kernel = _tuple(kernel, 2, "kernel")
-    return _POOL_2D(
-        a,
-        op=op,
-        kernel=kernel,
-        stride=kernel if stride is None else _tuple(stride, 2, "stride"),
-        padding=_tuple(padding, 2, "padding"),
+        stride=sizes_of(stride, 2, "stride"),
+        padding=sizes_of(padding, 2, "padding"),
+        dilation=sizes_of(dilation, 2, "dilation"),
     )
