@@ -63,7 +63,7 @@ def check_steps(attrs: Any) -> None:
             )
 
 
-def n_places(n: Size, kernel: int, stride: int, padding: int, dilation: int = 1) -> Size:
+def n_places(n: Size, kernel: Size, stride: int, padding: int, dilation: int = 1) -> Size:
     """How many places a window has along a dimension."""
     reach = n + 2 * padding - dilation * (kernel - 1) - 1
     rule(
@@ -110,9 +110,7 @@ def _infer_conv(attrs: ConvAttrs, a: Tensor, b: Tensor) -> Inferred:
 # -- references --------------------------------------------------------------------------------------------------------
 
 
-def windows_of(
-    x: np.ndarray, kernel: tuple[int, int], stride: Any, padding: Any, dilation: Any, fill: float = 0.0
-) -> np.ndarray:
+def windows_of(x: np.ndarray, kernel: Any, stride: Any, padding: Any, dilation: Any, fill: float = 0.0) -> np.ndarray:
     """x [.., height, width] as [.., kh, kw, out_height, out_width], outside `fill`."""
     (kw, kh), (sw, sh), (pw, ph), (dw, dh) = kernel, stride, padding, dilation
     padded = np.pad(x, [(0, 0)] * (x.ndim - 2) + [(ph, ph), (pw, pw)], constant_values=fill)

@@ -44,7 +44,8 @@ def _lower(k: KernelContext, attrs: NoAttrs, out: Place, a: Place, wanted: Place
     n_rows = sizes[0] * sizes[1] * sizes[2]
 
     def row(r: Node, total: Node) -> Node:
-        place = k.split(r, a.ne[1:])
+        i1, i2, i3 = k.split(r, a.ne[1:])
+        place = (i1, i2, i3)
         largest = k.max_row(n, lambda i, lanes: a.at((i, *place), lanes))
 
         def shifted(i: Operand, lanes: int) -> Node:

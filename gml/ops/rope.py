@@ -70,7 +70,7 @@ def _infer(attrs: RopeAttrs, x: Tensor, positions: Tensor, factors: Tensor | Non
     )
     if factors is not None:
         needs_float(factors, "factors")
-        fits = is_static(factors.ne[0]) and factors.ne[0] >= n_dims // 2 and factors.ne[1:] == (1, 1, 1)
+        fits = is_static(factors.ne[0]) and min_of(factors.ne[0]) >= n_dims // 2 and factors.ne[1:] == (1, 1, 1)
         rule(fits, f"factors must be [{n_dims // 2}], one per pair; found {list(factors.ne)}")
     return Inferred(x.type, x.ne)
 

@@ -239,13 +239,13 @@ def _permuted(s: SampleBuilder) -> Tensor:
 
 
 def _short(s: SampleBuilder) -> Tensor:
-    state, x, dt, a, b, c, ids = _scan(s, 4, 3, 2, 3, 1)
-    return ssm_scan(state, s.f32(*x.ne, type=BF16), dt, a, s.f32(*b.ne, type=F16), c, ids)
+    state, _, dt, a, _, c, ids = _scan(s, 4, 3, 2, 3, 1)
+    return ssm_scan(state, s.f32(3, 2, 3, type=BF16), dt, a, s.f32(4, 1, 3, type=F16), c, ids)
 
 
 def _large_steps(s: SampleBuilder) -> Tensor:
-    state, x, dt, a, b, c, ids = _scan(s, 4, 3, 2, 3, 1)
-    return ssm_scan(state, x, s.f32(*dt.ne, low=-30.0, high=30.0), a, b, c, ids)
+    state, x, _, a, b, c, ids = _scan(s, 4, 3, 2, 3, 1)
+    return ssm_scan(state, x, s.f32(2, 3, low=-30.0, high=30.0), a, b, c, ids)
 
 
 def _run_time(s: SampleBuilder) -> Tensor:
