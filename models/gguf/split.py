@@ -1,68 +1,87 @@
-"""Split files: NAME-00001-of-00003.gguf and its siblings, opened as one.
+"""Models split over several files: names of the shards, and which of them belong together.
 
-Arrives: one shard; leaves: a file whose tensors are those of all shards. The keys `split.no`, `split.count` and
-`split.tensors.count` say what belongs together. Source: llama.cpp's `gguf-split`.
+Arrives: the metadata and path of one shard. Leaves: the paths of all shards in order. Naming and keys as in llama.cpp's
+gguf-split: NAME-00001-of-00003.gguf has split.no 0, split.count 3 and split.tensors.count, the tensors of all shards
+together. Next module: `reader.py`.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from gml.errors import FormatError
+from gml.models.gguf import keys
 
-if TYPE_CHECKING:
-    from gml.models.gguf.reader import GGUFFile
-
-MAX_SHARDS = 99999
-_NAME = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf$")
-
-
-def shard_path(path: Path, number: int) -> Path:
-    """The path of shard `number` (from 1) beside one of its siblings."""
-    found = _NAME.match(path.name)
-    assert found is not None
-    return path.with_name(f"{found['stem']}-{number:05d}-of-{found['count']}.gguf")
+MAX_SHARDS = 65535  # split.count is a u16
+_NAME = re.compile(r"(?P<prefix>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.DOTALL)
+SPLIT_KEYS = frozenset((keys.SPLIT_NO, keys.SPLIT_COUNT, keys.SPLIT_TENSORS_COUNT))
 
 
-def open_split(file: GGUFFile) -> GGUFFile:
-    """The file itself, or the first shard with the tensors of all.
+def shard_name(prefix: str, number: int, count: int) -> str:
+    """The file name of shard `number`, counted from 0, of `count`."""
+    return f"{prefix}-{number + 1:05d}-of-{count:05d}.gguf"
 
-    Raises `FormatError` naming a missing shard, or one that belongs elsewhere.
+
+def split_count(path: Path, metadata: Mapping[str, Any]) -> int:
+    """In how many files the model lies: 1 where the keys say nothing of a split."""
+    count = _split_key(path, metadata, keys.SPLIT_COUNT, 0)
+    return max(count, 1)
+
+
+def shard_paths(path: Path, metadata: Mapping[str, Any]) -> list[Path]:
+    """The paths of all shards, in order, given any one of them and its metadata.
+
+    Raises `FormatError` where the file's name does not fit its keys, or shards are missing beside it.
     """
-    count = file.metadata.get("split.count", 0)
-    if not isinstance(count, int) or isinstance(count, bool) or count <= 1:
-        return file
-    found = _NAME.match(file.path.name)
-    if count > MAX_SHARDS or found is None or int(found["count"]) != count:
+    count = split_count(path, metadata)
+    number = _split_key(path, metadata, keys.SPLIT_NO)
+    match = _NAME.fullmatch(path.name)
+    expected = f"NAME-{number + 1:05d}-of-{count:05d}.gguf"
+    if match is None or (int(match["number"]), int(match["count"])) != (number + 1, count):
         raise FormatError(
-            f"{file.path}: metadata key split.count: expected a file called NAME-00001-of-{min(count, MAX_SHARDS):05d}.gguf, "
-            f"found {file.path.name}; give the shards their original names"
+            f"{path}: expected a name like {expected}, as the file is shard {number + 1} of {count}; rename it, and "
+            "put the other shards beside it"
         )
-    shards = [_shard(file, number, count) for number in range(1, count + 1)]
-    whole = shards[0]
-    for shard in shards[1:]:
-        for name, tensor in shard.tensors.items():
-            if name in whole.tensors:
-                raise FormatError(f"{shard.path}: tensor {name} is in {whole.path.name} too; the shards do not belong together")
-            whole.tensors[name] = tensor
-    expected = whole.metadata.get("split.tensors.count", len(whole.tensors))
-    if expected != len(whole.tensors):
-        raise FormatError(f"{whole.path}: split.tensors.count is {expected}, the {count} shards have {len(whole.tensors)} tensors")
-    whole._shards = shards[1:]
-    return whole
+    paths = [path.with_name(shard_name(match["prefix"], n, count)) for n in range(count)]
+    missing = [shard.name for shard in paths if not shard.is_file()]
+    if missing:
+        more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+        raise FormatError(
+            f"{path}: {len(missing)} of {count} shards are missing: {', '.join(missing[:5])}{more}; put them into "
+            f"{path.parent}"
+        )
+    return paths
 
 
-def _shard(file: GGUFFile, number: int, count: int) -> GGUFFile:
-    path = shard_path(file.path, number)
-    if path == file.path:
-        shard = file
-    elif path.exists():
-        shard = type(file)(path)
-    else:
-        raise FormatError(f"{path}: shard {number} of {count} is missing; put all shards into one folder")
-    at = (shard.metadata.get("split.no"), shard.metadata.get("split.count"))
-    if at != (number - 1, count):
-        raise FormatError(f"{path}: expected split.no = {number - 1} of {count}, found {at[0]!r} of {at[1]!r}")
-    return shard
+def check_shard(path: Path, metadata: Mapping[str, Any], number: int, count: int) -> None:
+    """Refuse a shard whose keys say that it is another one."""
+    found = _split_key(path, metadata, keys.SPLIT_NO), _split_key(path, metadata, keys.SPLIT_COUNT)
+    if found != (number, count):
+        raise FormatError(
+            f"{path}: expected {keys.SPLIT_NO} = {number} and {keys.SPLIT_COUNT} = {count}, found {found[0]} and "
+            f"{found[1]}; the shard belongs to another split"
+        )
+
+
+def check_tensor_count(path: Path, metadata: Mapping[str, Any], n_tensors: int) -> None:
+    """Refuse shards that together have another number of tensors than the first one says."""
+    expected = _split_key(path, metadata, keys.SPLIT_TENSORS_COUNT, n_tensors)
+    if expected != n_tensors:
+        raise FormatError(
+            f"{path}: expected {expected} tensors in all shards ({keys.SPLIT_TENSORS_COUNT}), found {n_tensors}; the "
+            "shards are of different models or versions"
+        )
+
+
+def _split_key(path: Path, metadata: Mapping[str, Any], key: str, default: int | None = None) -> int:
+    value = metadata.get(key, default)
+    limit = keys.MAX_INT64 if key == keys.SPLIT_TENSORS_COUNT else MAX_SHARDS
+    if type(value) is not int or not 0 <= value <= limit:
+        found = "nothing" if value is None else f"{value!r:.40}"
+        raise FormatError(
+            f"{path}: metadata key {key!r}: expected a number from 0 to {limit}, found {found}; the file is damaged"
+        )
+    return value
