@@ -19,3 +19,21 @@ def vectors() -> Path:
             pytest.fail(f"test vectors are required here but {folder} does not exist")
         pytest.skip(f"no test vectors at {folder}; set GML_VECTORS to their folder")
     return folder
+
+
+@pytest.fixture(scope="session")
+def pulled():
+    """name of a model -> its file; skipped, with the command that brings it, where it was not pulled."""
+    from gml.models import cache
+
+    # found before any test moves the cache folder
+    found = {name: cache.resolve(name) for name in ("smollm2", "gemma3-270m") if cache.is_pulled(name)}
+
+    def path(name: str) -> Path:
+        if name not in found:
+            if os.environ.get("GML_REQUIRE_ALL"):
+                pytest.fail(f"the model {name} is required here; run `gml pull {name}`")
+            pytest.skip(f"the model is not here; run `gml pull {name}`")
+        return Path(found[name])
+
+    return path

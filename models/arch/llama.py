@@ -118,7 +118,7 @@ class Llama:
         return linear(layer["attn_output"], out, layer.bias("attn_output"))
 
 
-def read_rope(keys: Keys, n_embd_head: int, n_ctx_train: int) -> Rope:
+def read_rope(keys: Keys, n_embd_head: int, n_ctx_train: int, mode: str = "normal") -> Rope:
     """The rotary embedding of a file, scaling included. Raises `UnsupportedError` for a scaling type that is not known."""
     n_rot = keys.size("rope.dimension_count", n_embd_head, high=n_embd_head)
     if n_rot % 2:
@@ -127,12 +127,13 @@ def read_rope(keys: Keys, n_embd_head: int, n_ctx_train: int) -> Rope:
     scaling = keys.text("rope.scaling.type", "linear" if keys.get("rope.scale_linear") else "none")
     factor = keys.number("rope.scaling.factor", keys.number("rope.scale_linear", 1.0, low=0.0), low=0.0) or 1.0
     if scaling == "none":
-        return Rope(n_rot, base=base)
+        return Rope(n_rot, mode, base=base)
     if scaling == "linear":
-        return Rope(n_rot, base=base, scale=1.0 / factor)
+        return Rope(n_rot, mode, base=base, scale=1.0 / factor)
     if scaling == "yarn":
         return Rope(
             n_rot,
+            mode,
             base=base,
             scale=1.0 / factor,
             yarn_ext_factor=1.0,
