@@ -138,11 +138,13 @@ class _Counting(NodeTransformer):
         self.generic_visit(node)
         return _filtered(nodes.List(node.nodes, lineno=node.lineno), "_concat")
 
-    def visit_List(self, node: nodes.List | nodes.Dict) -> nodes.Node:
+    def visit_List(self, node: nodes.List) -> nodes.Node:
         self.generic_visit(node)
         return _filtered(node, "_bounded")
 
-    visit_Dict = visit_List
+    def visit_Dict(self, node: nodes.Dict) -> nodes.Node:
+        self.generic_visit(node)
+        return _filtered(node, "_bounded")
 
     def visit_Tuple(self, node: nodes.Tuple) -> nodes.Node:
         self.generic_visit(node)
@@ -168,7 +170,7 @@ class _Counting(NodeTransformer):
         return node
 
 
-def _filtered(node: nodes.Expr, name: str) -> nodes.Filter:
+def _filtered(node: Any, name: str) -> nodes.Filter:
     return nodes.Filter(node, name, [], [], None, None, lineno=node.lineno)
 
 

@@ -112,6 +112,6 @@ def read_text(argument: str | None, what: str) -> str | bytes:
     """The argument, or all of standard input (bytes) when it is missing or `-`."""
     if argument is not None and argument != "-":
         return argument
-    if argument is None and sys.stdin is not None and sys.stdin.isatty():
+    if sys.stdin is None or (argument is None and sys.stdin.isatty()):
         raise UsageError(f"no {what}: give it as an argument, or pipe it in")
     return sys.stdin.buffer.read()
