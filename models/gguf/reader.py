@@ -124,12 +124,12 @@ class GGUFTensor:
 class GGUFFile:
     """A GGUF model file, or all shards of a split one: `with GGUFFile.open("model.gguf") as file: ...`.
 
-    path            what was opened
-    version         2 or 3
-    metadata        key to int, float, bool, str, numpy array or `StringArray`; stays valid after `close`
-    metadata_types  key to `MetadataType`: what the file's own types were
-    alignment       bytes that tensor data is aligned to
-    tensors         name to `GGUFTensor`, in the file's order
+    path       what was opened
+    version    2 or 3
+    metadata   key to int, float, bool, str, numpy array or `StringArray`; stays valid after `close`
+    types      key to `MetadataType`: the values' types in the file
+    alignment  bytes that tensor data is aligned to
+    tensors    name to `GGUFTensor`, in the file's order
     """
 
     def __init__(self, path: Path, shards: list[Shard]) -> None:
@@ -140,10 +140,10 @@ class GGUFFile:
         self.version: int = first.version
         self.alignment: int = first.alignment
         self.metadata: Mapping[str, Any] = first.metadata
-        self.metadata_types: Mapping[str, MetadataType] = first.types
+        self.types: Mapping[str, MetadataType] = first.types
         if len(shards) > 1:  # the whole is not split any more
             self.metadata = _without_split(first.metadata)
-            self.metadata_types = _without_split(first.types)
+            self.types = _without_split(first.types)
         self.tensors: Mapping[str, GGUFTensor] = MappingProxyType(_collect(shards))
 
     @classmethod

@@ -51,7 +51,7 @@ def write_gguf(
 ) -> None:
     """Write a file; one of that name is replaced in the moment the new one is complete.
 
-    types      metadata types by key (a file's `metadata_types` serve as they are; a plain `ValueType` for an array is
+    types      metadata types by key (a file's `types` serve as they are; a plain `ValueType` for an array is
                that of its items). Otherwise: bool, str, float as FLOAT32, int as the first of UINT32, INT32, UINT64,
                INT64 that holds it, numpy arrays and scalars as they are, lists by their items
     alignment  of tensor data, in bytes: a power of two; default `general.alignment` of the metadata, else 32

@@ -119,7 +119,7 @@ def touch(file: GGUFFile) -> None:
             assert sum(map(len, value.iter_raw())) <= file.n_bytes and len(list(value)) == len(value)
         elif isinstance(value, np.ndarray):
             value.sum()
-    assert list(file.metadata) == list(file.metadata_types)
+    assert list(file.metadata) == list(file.types)
     for tensor in file.tensors.values():
         assert tensor.data.nbytes == tensor.n_bytes <= file.n_bytes
         tensor.data.tobytes()

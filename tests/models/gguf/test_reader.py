@@ -80,8 +80,8 @@ def test_vectors(vectors):
 def test_every_value_type(vectors):
     with GGUFFile.open(vectors / "gguf" / "ok-all-kv-types.gguf") as file:
         found = dict(file.metadata)
-        assert file.metadata_types["t.9"] == MetadataType(ValueType.ARRAY, ValueType.STRING)
-        assert file.metadata_types["t.12"] == MetadataType(ValueType.FLOAT64)
+        assert file.types["t.9"] == MetadataType(ValueType.ARRAY, ValueType.STRING)
+        assert file.types["t.12"] == MetadataType(ValueType.FLOAT64)
     texts, floats = found.pop("t.9"), found.pop("t.arr.f32")
     assert isinstance(texts, StringArray) and texts == ["a", "", "c"] and texts.raw(2) == b"c"
     assert floats.dtype == np.float32 and floats.tolist() == [0.5, -0.5] and not floats.flags.writeable

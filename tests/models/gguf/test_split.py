@@ -27,9 +27,7 @@ def test_any_shard_opens_the_whole(tmp_path):
     assert shards[2].name == "model-00003-of-00003.gguf"
     for shard in shards:
         with GGUFFile.open(shard) as file:
-            assert file.metadata == {"general.architecture": "llama"} and list(file.metadata_types) == list(
-                file.metadata
-            )
+            assert file.metadata == {"general.architecture": "llama"} and list(file.types) == list(file.metadata)
             assert {n: t.decode().tolist() for n, t in file.tensors.items()} == {"a": [0, 0], "b": [1, 0], "c": [1, 1]}
             assert list(file.shard_paths) == shards and file.n_bytes == sum(s.stat().st_size for s in shards)
             tensor = file.tensors["c"]

@@ -69,7 +69,7 @@ def test_round_trip(tmp_path, pairs, rows, alignment):
         kept = {key: value for key, value in file.metadata.items() if key != "general.alignment"}
         assert list(kept) == list(metadata) and file.alignment == alignment
         for key, value in kept.items():
-            assert file.metadata_types[key] == types[key]
+            assert file.types[key] == types[key]
             assert (value.tolist() if hasattr(value, "tolist") else value) == metadata[key]
         assert list(file.tensors) == list(rows)
         for name, dtype, ne, data in sources:
@@ -78,7 +78,7 @@ def test_round_trip(tmp_path, pairs, rows, alignment):
             assert tensor.data.tobytes() == data
         again = tmp_path / "again.gguf"
         rewritten = [(t.name, t.type, t.ne, t.data) for t in file.tensors.values()]
-        write_gguf(again, file.metadata, rewritten, types=file.metadata_types)
+        write_gguf(again, file.metadata, rewritten, types=file.types)
     assert again.read_bytes() == path.read_bytes()
 
 
@@ -136,7 +136,7 @@ def test_types_that_are_inferred(tmp_path):
     }  # fmt: skip
     write_gguf(tmp_path / "m.gguf", metadata)
     with GGUFFile.open(tmp_path / "m.gguf") as file:
-        names = {key: str(kind) for key, kind in file.metadata_types.items()}
+        names = {key: str(kind) for key, kind in file.types.items()}
         assert file.metadata["mixed"].tolist() == [1.0, 2.5] and file.metadata["scalar"] == 0.1
     assert names == {
         "bool": "BOOL", "int": "UINT32", "negative": "INT32", "large": "UINT64", "very negative": "INT64",
