@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import sys
@@ -27,6 +28,8 @@ MAGIC = b"GMLOBJ1\n"
 DIGEST_BYTES = 32
 #: bytes that all entries together may have
 MAX_CACHE_BYTES = 256 << 20
+WRITES_PER_TRIM = 32
+_writes = itertools.count()
 
 Compile = Callable[[], "tuple[bytes, dict[str, Any]]"]
 
@@ -122,7 +125,9 @@ def _write(path: Path, code: bytes, head: dict[str, Any]) -> None:
         except OSError:
             _remove(Path(temporary))
             raise
-        _trim(path.parent)
+        # looking at every entry costs more than it frees: once in a while is enough
+        if next(_writes) % WRITES_PER_TRIM == 0:
+            _trim(path.parent)
     except OSError:
         return
 
