@@ -63,7 +63,7 @@ def json_value(value: Any) -> Any:
 
 def show(gguf: GGUFFile) -> None:
     """Print everything for people."""
-    metadata = [(key, type_text(gguf.types.get(key)), short(value)) for key, value in gguf.metadata.items()]
+    metadata = [(key, str(gguf.types[key]), short(value)) for key, value in gguf.metadata.items()]
     tensors = [
         (t.name, t.type.name, " × ".join(map(str, t.ne)), str(t.offset), size_text(t.n_bytes))
         for t in gguf.tensors.values()
@@ -80,11 +80,6 @@ def show(gguf: GGUFFile) -> None:
     print_table(("key", "type", "value"), metadata)
     print_table(("tensor", "type", "ne", "offset", "size"), tensors)
     print_table(("type", "size"), totals)
-
-
-def type_text(kind: Any) -> str:
-    """U32, or [STRING] for an array."""
-    return f"[{kind[1]}]" if isinstance(kind, tuple) else str(kind or "")
 
 
 def short(value: Any) -> str:

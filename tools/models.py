@@ -6,8 +6,6 @@ meanwhile. Next: `tools/run.py`.
 
 from __future__ import annotations
 
-import difflib
-import os
 import sys
 import time
 from pathlib import Path
@@ -15,43 +13,24 @@ from typing import Any
 
 import click
 
-from gml.errors import UsageError
+from gml.models import cache
 
 
 def model_path(model: str) -> Path:
-    """The file of a model given by path or name; an unknown name is a `UsageError` with what is near it."""
-    path = Path(model)
-    if path.is_file():
-        return path
-    from gml.models import cache
-
-    if model in cache.REGISTRY:
-        return cache.resolve(model) if cache.is_pulled(model) else pull(model)
-    if path.is_dir():
-        raise UsageError(f"{model} is a folder; expected a GGUF file or one of the names {', '.join(cache.REGISTRY)}")
-    looks_like_path = model.endswith(".gguf") or os.sep in model or "/" in model
-    if looks_like_path:
-        near = difflib.get_close_matches(path.name, [p.name for p in _files_beside(path)], n=1)
-        hint = f"did you mean {path.with_name(near[0])}?" if near else "check the path"
-        raise UsageError(f"no file {model}; {hint}")
-    near = difflib.get_close_matches(model, [*cache.REGISTRY, *(p.name for p in _files_beside(path))], n=1)
-    hint = f"did you mean {near[0]}?" if near else f"names: {', '.join(cache.REGISTRY)}"
-    raise UsageError(f"no file and no model called {model!r}; {hint}")
-
-
-def _files_beside(path: Path) -> list[Path]:
-    try:
-        return sorted(path.parent.glob("*.gguf"))[:1000]
-    except OSError:
-        return []
+    """The file of a model given by name or path. Raises as `cache.resolve` and `cache.pull` do."""
+    if model in cache.REGISTRY and not cache.is_pulled(model):
+        return pull(model)
+    return cache.resolve(model)
 
 
 def pull(name: str) -> Path:
-    """Fetch a model, with progress on standard error. Raises `DownloadError`."""
-    from gml.models import cache
-
+    """Fetch a model, if it is not here, with progress on standard error. Raises as `cache.pull` does."""
+    if name not in cache.REGISTRY or cache.is_pulled(name):
+        return cache.pull(name)
+    model = cache.REGISTRY[name]
+    click.echo(f"{model.description}; licence: {model.licence}", err=True)
     with Progress(f"pull {name}") as progress:
-        return cache.pull(name, progress=progress)
+        return cache.pull(name, progress)
 
 
 class Progress:
@@ -87,10 +66,10 @@ class Progress:
             click.echo(f"{self.what} done", err=True)
 
     def __call__(self, n_done: int, n_total: int | None = None) -> None:
-        """Show how far it is."""
+        """Show how far it is; without a total, another process is fetching the same."""
         if self._bar is not None:
             self._bar.update(self._task, completed=n_done, total=n_total)
         elif time.monotonic() >= self._next_line:
             self._next_line = time.monotonic() + self.INTERVAL_S
-            total = f" of {n_total / 1e6:.0f}" if n_total else ""
-            click.echo(f"{self.what}: {n_done / 1e6:.0f}{total} MB", err=True)
+            state = f"{n_done / 1e6:.0f} of {n_total / 1e6:.0f} MB" if n_total else "another process is at it, waiting"
+            click.echo(f"{self.what}: {state}", err=True)

@@ -5,12 +5,7 @@ Arrives: names; leaves: files in the user's cache folder, their paths on standar
 
 from __future__ import annotations
 
-import difflib
-
 import click
-
-from gml.errors import UsageError
-from gml.tools.models import pull
 
 
 @click.command("pull")
@@ -18,16 +13,14 @@ from gml.tools.models import pull
 def command(names: tuple[str, ...]) -> None:
     """Fetch models into the cache folder; without NAME, list those that are known."""
     from gml.models import cache
+    from gml.tools.models import pull
 
     if not names:
-        for name, source in cache.REGISTRY.items():
-            state = str(cache.resolve(name)) if cache.is_pulled(name) else "not pulled"
-            click.echo(f"{name:16s}  {source.description}  ({state})")
-        return
+        for name, model in cache.REGISTRY.items():
+            state = str(cache.resolve(name)) if cache.is_pulled(name) else "not here yet"
+            click.echo(f"{name:12s}  {model.description}; {model.licence}; {state}")
+    # a misspelt name is found before anything is fetched
     for name in names:
-        if name not in cache.REGISTRY:
-            near = difflib.get_close_matches(name, cache.REGISTRY, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"names: {', '.join(cache.REGISTRY)}"
-            raise UsageError(f"no model called {name!r}; {hint}")
+        cache.is_pulled(name)
     for name in names:
-        click.echo(str(cache.resolve(name) if cache.is_pulled(name) else pull(name)))
+        click.echo(str(pull(name)))

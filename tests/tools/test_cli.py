@@ -60,7 +60,7 @@ def test_help_imports_nothing_heavy():
         (["run", "MODEL", "hi", "--nosuch"], "No such option"),
         (["tokenize", "MODEL", "hi", "--file", "x"], "not both"),
         (["dump", "MODEL", "--format", "png"], "'png' is not one of"),
-        (["run", "no/such/model.gguf", "hi"], "no file no/such/model.gguf"),
+        (["run", "no/such/model.gguf", "hi"], "no such file"),
     ],
 )
 def test_bad_use_is_one_line_and_status_2(gml, tiny, args, message):
