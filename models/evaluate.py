@@ -7,9 +7,12 @@ the second half of each chunk is scored.
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -102,10 +105,50 @@ class Totals:
         return found
 
 
-def score(session: Session, chunks: list[Chunk], base: Iterator[np.ndarray] | None = None) -> Iterator[Totals]:
-    """Score chunk after chunk; yields the running totals after each."""
+def score(
+    session: Session,
+    chunks: list[Chunk],
+    base: Iterator[np.ndarray] | None = None,
+    save: Callable[[np.ndarray], None] = lambda logits: None,
+) -> Iterator[Totals]:
+    """Score chunk after chunk; yields the running totals after each. `save` is given each chunk's logits."""
     totals = Totals()
     for chunk in chunks:
         logits = chunk_logits(session, chunk)
+        save(logits)
         totals.add(chunk, logits, next(base) if base is not None else None)
         yield totals
+
+
+@contextlib.contextmanager
+def saving(path: str | None) -> Iterator[Callable[[np.ndarray], None]]:
+    """A function that appends float32 logits to a file; the file appears, whole, when all went well."""
+    if path is None:
+        yield lambda logits: None
+        return
+    temporary = Path(f"{path}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            yield lambda logits: file.write(np.ascontiguousarray(logits, dtype="<f4").tobytes()) and None
+        os.replace(temporary, path)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def saved_logits(path: str, chunks: list[Chunk], n_vocab: int) -> Iterator[np.ndarray]:
+    """What `saving` wrote, chunk by chunk. Raises `UsageError` for a file of another model, text or context."""
+    needed = sum(len(chunk.targets) for chunk in chunks) * n_vocab * 4
+    try:
+        size = os.stat(path).st_size
+        if size < needed:
+            raise UsageError(f"{path}: has {size} bytes of logits, these chunks need {needed}: another text, context or model")
+        saved = np.memmap(path, dtype="<f4", mode="r")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from None
+    at = 0
+    for chunk in chunks:
+        n = len(chunk.targets) * n_vocab
+        yield np.array(saved[at : at + n]).reshape(-1, n_vocab)
+        at += n

@@ -17,7 +17,7 @@ from gml.errors import ContextFullError, GraphError, UsageError
 from gml.models.arch.base import make_step
 from gml.models.loader import Model
 
-KV_TYPES = {"F32": gml.F32, "F16": gml.F16}
+KV_TYPES = {"F32": gml.F32, "F16": gml.F16, "Q8_0": gml.Q8_0}
 DEFAULT_N_CTX = 4096
 
 Logits = Literal["last", "all"]
@@ -28,7 +28,7 @@ class Session:
 
     n_ctx     tokens that the cache can hold (default: what the model was trained for, at most 4096)
     n_batch   tokens per step; longer prompts are split
-    kv_type   storage type of the cache, "F32" or "F16"
+    kv_type   storage type of the cache, "F32", "F16" or "Q8_0"
     backend   a name or a `Backend`
     threads   worker threads, where the backend has them
 

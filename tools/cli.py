@@ -25,6 +25,8 @@ COMMANDS = {
     "tokenize": "Show the tokens of a text.",
     "inspect": "Show a GGUF file: metadata, tensors, sizes.",
     "dump": "Print a model's graph.",
+    "bench": "Measure how fast a model runs here.",
+    "perplexity": "Measure how well a model predicts a text.",
 }
 
 FAILED, BAD_USE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141

@@ -100,6 +100,20 @@ def open_session(
     return Session(loaded, backend=backend, n_ctx=n_ctx, n_batch=n_batch, kv_type=kv_type)
 
 
+def compiled_backend(threads: int | None, *, exact: bool, layout: str) -> Any:
+    """The compiled backend with these options. Raises `UsageError` for a number of threads that cannot be."""
+    import gml
+
+    return gml.get_backend("cpu", threads=threads, exact=exact, layout=layout)
+
+
+def model_name_check(model: str) -> Any:
+    """The path of the model argument, pulled when its name is known."""
+    from gml.tools.models import model_path
+
+    return model_path(model)
+
+
 def check_backend(name: str | None) -> None:
     """Raises `UsageError` for a backend that is not installed, before a model is loaded for it."""
     import gml

@@ -151,7 +151,8 @@ quantize_q8 = declare(
         _reference_quantize,
         [
             Sample("rows", lambda s: quantize_q8(s.f32(64, 3), k=64)),
-            Sample("one group", lambda s: quantize_q8(s.f32(32), k=32)),
+            Sample("one_group", lambda s: quantize_q8(s.f32(32), k=32)),
+            Sample("zeros", lambda s: quantize_q8(s.array(np.zeros((2, 96), np.float32)), k=96)),
         ],
         attrs=QuantizeAttrs,
         lower=RowSink(_lower_quantize),
