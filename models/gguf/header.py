@@ -22,8 +22,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from gml import quants
-from gml.dtypes import DType
+from gml import DType, quants
 from gml.errors import Error, FormatError, UnsupportedError
 from gml.models.gguf import keys
 from gml.models.gguf.keys import MetadataType, ValueType

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from gml.dtypes import DType
+from gml import DType
 from gml.errors import Error, FormatError
 from gml.models.gguf import split
 from gml.models.gguf.header import Header, parse_header

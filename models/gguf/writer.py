@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from gml.dtypes import DType
+from gml import DType
 from gml.errors import Error, ShapeError, UsageError
 from gml.models.gguf import keys
 from gml.models.gguf.header import size_problem

@@ -6,7 +6,6 @@ import json
 import os
 import struct
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -256,27 +255,47 @@ def test_a_large_vocabulary_is_read_at_once(tmp_path):
     assert min(times) < 0.3
 
 
-@pytest.mark.parametrize(("name", "n_tensors", "n_vocab"), [("smollm2", 272, 49152), ("gemma3-270m", 236, 262144)])
-def test_real_models(name, n_tensors, n_vocab):
-    cache = pytest.importorskip("gml.models.cache")
-    if not cache.is_pulled(name):
-        if os.environ.get("GML_REQUIRE_ALL"):
-            pytest.fail(f"{name} is required here; run `gml pull {name}`")
-        pytest.skip(f"the model is not here; run `gml pull {name}`")
-    path = Path(cache.resolve(name))
+@pytest.mark.parametrize(
+    ("name", "n_tensors", "n_vocab", "types"),
+    [
+        ("smollm2", 272, 49152, {"F32", "Q4_1", "Q8_0"}),
+        ("gemma3-270m", 236, 262144, {"F32", "Q4_K", "Q5_0", "Q6_K", "Q8_0"}),
+    ],
+)
+def test_real_models(pulled, name, n_tensors, n_vocab, types):
+    path = pulled(name)
+    with GGUFFile.open(path) as file:
+        tokens = file.metadata["tokenizer.ggml.tokens"]
+        embedding = file.tensors["token_embd.weight"]
+        assert len(file.tensors) == n_tensors and len(tokens) == len(list(tokens)) == n_vocab == embedding.ne[1]
+        assert {tensor.type.name for tensor in file.tensors.values()} == types
+        placed = sorted(file.tensors.values(), key=lambda tensor: tensor.offset)
+        # every tensor begins where the one before ends, but for alignment, and the last one ends the file
+        end = 0
+        for tensor in placed:
+            assert tensor.offset == -(-end // file.alignment) * file.alignment
+            end = tensor.offset + tensor.n_bytes
+        assert file.n_bytes - end - placed[0]._shard.header.data_start < file.alignment
+        norm = file.tensors["output_norm.weight"].decode()
+        assert norm.shape == (embedding.ne[0],) and np.isfinite(norm).all() and norm.std() > 0
+
+
+@pytest.mark.slow
+def test_a_real_model_as_the_gguf_package_reads_it(pulled):
+    """Slow: the package makes several objects for every token."""
+    path = pulled("smollm2")
     reference = pytest.importorskip("gguf").GGUFReader(path)
     with GGUFFile.open(path) as file:
-        assert len(file.tensors) == n_tensors and len(file.metadata["tokenizer.ggml.tokens"]) == n_vocab
-        assert file.metadata["tokenizer.ggml.tokens"].raw(1000) == bytes(
-            reference.fields["tokenizer.ggml.tokens"].parts[reference.fields["tokenizer.ggml.tokens"].data[1000]]
-        )
+        keys = [key for key in reference.fields if not key.startswith("GGUF.")]
+        assert list(file.metadata) == keys
+        for key in keys:
+            value = file.metadata[key]
+            assert (value.tolist() if hasattr(value, "tolist") else value) == reference.fields[key].contents(), key
+        assert list(file.tensors) == [theirs.name for theirs in reference.tensors]
         for theirs in reference.tensors:
             ours = file.tensors[theirs.name]
-            assert (list(ours.ne), ours.type.name, ours.n_bytes) == (
-                theirs.shape.tolist(),
-                theirs.tensor_type.name,
-                theirs.n_bytes,
-            )
+            found = (list(ours.ne), ours.type.name, ours.n_bytes)
+            assert found == (theirs.shape.tolist(), theirs.tensor_type.name, theirs.n_bytes)
             assert np.array_equal(ours.data.reshape(-1).view(np.uint8), theirs.data.reshape(-1).view(np.uint8))
 
 
