@@ -25,10 +25,14 @@ class Knob:
 KNOBS = {
     "debug": Knob("GML_DEBUG", int, 0, "1: tracebacks and timings, 2: graphs, higher levels: stages of the compiler"),
     "threads": Knob("GML_THREADS", int, 0, "worker threads; 0: one per physical core"),
-    "target": Knob("GML_TARGET", str, "", "instruction set to compile for (x86-64, avx2, ...); empty: the best this machine has"),
+    "target": Knob(
+        "GML_TARGET", str, "", "instruction set to compile for (x86-64, avx2, ...); empty: the best this machine has"
+    ),
     "passes": Knob("GML_PASSES", str, "", "passes to leave out, each with a minus: -fuse,-merge"),
     "poison": Knob("GML_POISON", int, 0, "1: memory released by an arena is filled with NaN"),
-    "cache_dir": Knob("GML_CACHE_DIR", str, "", "folder for pulled models and compiled code; empty: the user's cache folder"),
+    "cache_dir": Knob(
+        "GML_CACHE_DIR", str, "", "folder for pulled models and compiled code; empty: the user's cache folder"
+    ),
 }
 
 

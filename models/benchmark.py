@@ -1,7 +1,7 @@
 """How fast a session is: prompt and generation speed, and the memory bandwidth beside it.
 
-Arrives: a session; leaves: rows of numbers. Speeds are medians of repeated runs with their extremes; bandwidth is what the same
-number of threads reads from memory with nothing else to do.
+Arrives: a session; leaves: rows of numbers. Speeds are medians of repeated runs with their extremes; bandwidth is what
+the same number of threads reads from memory with nothing else to do.
 """
 
 from __future__ import annotations

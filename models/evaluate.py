@@ -1,8 +1,8 @@
 """How well a model predicts a text: perplexity, and the divergence from another run of the same text.
 
-Arrives: a session and token ids; leaves: `Score`s per chunk and their sums. The convention is llama.cpp's: the text is cut into
-chunks of the context size, each starts from an empty cache (with BOS in place of its first token where the model wants one), and
-the second half of each chunk is scored.
+Arrives: a session and token ids; leaves: `Score`s per chunk and their sums. The convention is llama.cpp's: the text is
+cut into chunks of the context size, each starts from an empty cache (with BOS in place of its first token where the
+model wants one), and the second half of each chunk is scored.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ def chunks_of(ids: np.ndarray, n_ctx: int, n_chunks: int | None, bos: int | None
         raise UsageError(f"a context of at least 4 tokens is needed to score the second half, found {n_ctx}")
     available = len(ids) // n_ctx
     if available == 0:
-        raise UsageError(f"the text has {len(ids)} tokens, one chunk needs {n_ctx}; take a longer text or a smaller --ctx")
+        raise UsageError(
+            f"the text has {len(ids)} tokens, one chunk needs {n_ctx}; take a longer text or a smaller --ctx"
+        )
     found = []
     for i in range(available if n_chunks is None else min(n_chunks, available)):
         chunk = np.array(ids[i * n_ctx : (i + 1) * n_ctx])
@@ -143,7 +145,9 @@ def saved_logits(path: str, chunks: list[Chunk], n_vocab: int) -> Iterator[np.nd
     try:
         size = os.stat(path).st_size
         if size < needed:
-            raise UsageError(f"{path}: has {size} bytes of logits, these chunks need {needed}: another text, context or model")
+            raise UsageError(
+                f"{path}: has {size} bytes of logits, these chunks need {needed}: another text, context or model"
+            )
         saved = np.memmap(path, dtype="<f4", mode="r")
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from None

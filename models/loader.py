@@ -1,7 +1,7 @@
 """From a model file to a `Model`: hyper-parameters, weights as zero-copy tensors, tokenizer.
 
-Arrives: a path; leaves: a `Model` that any number of sessions share. Every tensor is checked against the architecture's weight
-table before anything runs. Next module: `models/session.py`.
+Arrives: a path; leaves: a `Model` that any number of sessions share. Every tensor is checked against the architecture's
+weight table before anything runs. Next module: `models/session.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A session: one sequence of tokens, its KV cache, and the compiled graph that extends it.
 
-Arrives: token ids; leaves: logits. A prompt longer than the batch is fed in chunks. Next modules: `models/sampling.py`, which
-chooses the next id from the logits, and `models/generate.py`, which loops.
+Arrives: token ids; leaves: logits. A prompt longer than the batch is fed in chunks. Next modules: `models/sampling.py`,
+which chooses the next id from the logits, and `models/generate.py`, which loops.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ class Session:
         logits  "last", "all", or ascending indices into `ids` (an empty list: none)
         cancel  asked before every chunk; when it says True, what was evaluated stays and no logits come back
 
-        Raises `ContextFullError` before anything is evaluated when the tokens do not fit, `GraphError` for ids outside the
-        vocabulary.
+        Raises `ContextFullError` before anything is evaluated when the tokens do not fit, `GraphError` for ids outside
+        the vocabulary.
         """
         ids = np.asarray(ids, dtype=np.int64).reshape(-1)
         wanted = self._wanted(len(ids), logits)

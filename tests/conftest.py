@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @pytest.fixture(scope="session")
 def vectors() -> Path:
-    """The folder of test vectors (`GML_VECTORS`, or `shared/vectors` beside the repository); skipped where it is missing."""
+    """The folder of test vectors (`GML_VECTORS`, or `shared/vectors` beside the repository), or a visible skip."""
     folder = Path(os.environ.get("GML_VECTORS", ROOT.parent / "shared" / "vectors"))
     if not folder.is_dir():
         if os.environ.get("GML_REQUIRE_ALL"):

@@ -16,7 +16,9 @@ from gml.tools.options import compiled_backend, model_name_check
 @click.command("bench")
 @click.argument("model")
 @click.option("-p", "n_prompt", type=click.IntRange(0), default=512, show_default=True, help="Prompt tokens; 0: none.")
-@click.option("-n", "n_generate", type=click.IntRange(0), default=64, show_default=True, help="Generated tokens; 0: none.")
+@click.option(
+    "-n", "n_generate", type=click.IntRange(0), default=64, show_default=True, help="Generated tokens; 0: none."
+)
 @click.option("-t", "--threads", type=int, metavar="N", help="Worker threads [one per core].")
 @click.option("-r", "repeats", type=click.IntRange(1), default=3, show_default=True, help="Runs of each test.")
 @click.option("-o", "form", type=click.Choice(["md", "json"]), default="md", show_default=True)
@@ -71,9 +73,11 @@ def command(
 
 
 def _print_table(head: dict[str, Any], rows: list[Any]) -> None:
-    click.echo(f"{head['model']}, {head['model_bytes'] / 1e6:.1f} MB, target {head['target']}, {head['threads']} threads")
     click.echo(
-        f"load {head['load_s']:.3f} s, compile {head['compile_s']:.3f} s, first 5 tokens {head['first_token_s']:.3f} s, "
+        f"{head['model']}, {head['model_bytes'] / 1e6:.1f} MB, target {head['target']}, {head['threads']} threads"
+    )
+    click.echo(
+        f"load {head['load_s']:.3f} s, compile {head['compile_s']:.3f} s, 5 tokens {head['first_token_s']:.3f} s, "
         f"plain reading {head['read_gb_s']:.1f} GB/s"
     )
     click.echo()

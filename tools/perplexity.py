@@ -87,7 +87,9 @@ def reference_logits(session: Any, chunks: list[Any]) -> Iterator[Any]:
 def _line(result: dict[str, Any]) -> str:
     line = f"ppl {result['ppl']:.4f} +/- {result['ppl_error']:.4f}"
     if "kl_mean" in result:
-        line += f", KL mean {result['kl_mean']:.3g}, max {result['kl_max']:.3g}, same top {100 * result['same_top']:.2f} %"
+        line += (
+            f", KL mean {result['kl_mean']:.3g}, max {result['kl_max']:.3g}, same top {100 * result['same_top']:.2f} %"
+        )
     return line
 
 

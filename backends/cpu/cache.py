@@ -1,9 +1,9 @@
 """Machine code on disk: compiled once, loaded ever after.
 
-Arrives: a key and a way to compile; leaves: a loaded `Module`. An entry is one file: a digest, a JSON head (scratch bytes and
-failure messages of the kernels) and an object file. The folder is private to the user, entries are written to a temporary name and
-moved, read only when their digest holds, and removed when they are damaged; the least recently used go when there are too
-many. Several processes may use it at once. Next module: `runtime.py`.
+Arrives: a key and a way to compile; leaves: a loaded `Module`. An entry is one file: a digest, a JSON head (scratch
+bytes and failure messages of the kernels) and an object file. The folder is private to the user, entries are written to
+a temporary name and moved, read only when their digest holds, and removed when they are damaged; the least recently
+used go when there are too many. Several processes may use it at once. Next module: `runtime.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """From LLVM IR text to machine code in memory.
 
-Arrives: kernels and a target; leaves: a `Module` whose functions have addresses. LLVM is imported when it is first needed, and not at
-all where the object cache has everything but the loader. Next module: `cache.py`.
+Arrives: kernels and a target; leaves: a `Module` whose functions have addresses. LLVM is imported when it is first
+needed, and not at all where the object cache has everything but the loader. Next module: `cache.py`.
 """
 
 from __future__ import annotations

@@ -45,7 +45,10 @@ def refine(state: State) -> State:
 
 
 def merge(state: State) -> State:
-    """Postcondition: no two nodes compute the same from the same sources. Nodes near storage that is written stay apart."""
+    """Postcondition: no two nodes compute the same from the same sources.
+
+    Nodes near storage that is written stay apart.
+    """
     written = state.written_roots()
     known: dict[object, Tensor] = {}
 

@@ -1,7 +1,7 @@
 """From a region to a kernel: the region's last op asks its sources for values, and they theirs, down to loads.
 
-Arrives: a `Region`; leaves: a kernel in kernel IR, and its `Signature`: equal regions (22 equal layers) have equal signatures and
-share one kernel. Next module: `plan.py`.
+Arrives: a `Region`; leaves: a kernel in kernel IR, and its `Signature`: equal regions (22 equal layers) have equal
+signatures and share one kernel. Next module: `plan.py`.
 """
 
 from __future__ import annotations
@@ -127,14 +127,17 @@ class _TileVisitor:
 
     def enter(self, panel: Any) -> None:
         for t in self.tiles:
-            self.entered[t] = form_of(t).enter(self.lowering.k, t.attrs, panel, *self.places[t])  # type: ignore[attr-defined]
+            form = form_of(t)
+            assert isinstance(form, Tiles)
+            self.entered[t] = form.enter(self.lowering.k, t.attrs, panel, *self.places[t])
 
     def tile(self, tile: Any) -> None:
         k = self.lowering.k
-        computed = [
-            form_of(t).compute(k, t.attrs, tile, self.entered[t], *self.places[t])  # type: ignore[attr-defined]
-            for t in self.tiles
-        ]
+        computed = []
+        for t in self.tiles:
+            form = form_of(t)
+            assert isinstance(form, Tiles)
+            computed.append(form.compute(k, t.attrs, tile, self.entered[t], *self.places[t]))
         for results in zip(*computed, strict=True):
             values = {t: value for t, (_, value) in zip(self.tiles, results, strict=True)}
             self.lowering.finish_tile(values, self.target, results[0][0])
@@ -151,7 +154,7 @@ class _RegionLowering:
         self.tile_values: dict[Tensor, Node] = {}
         self.row: tuple[Operand, ...] = (0, 0, 0)
 
-    # -- values -----------------------------------------------------------------------------------------------------------
+    # -- values --------------------------------------------------------------------------------------------------------
 
     def source(self, tensor: Tensor) -> Any:
         """Something with `.at(index, lanes)` for a tensor: another member of the region, or memory."""
@@ -203,7 +206,7 @@ class _RegionLowering:
             return value
         return from_storage(self.k.b, node.type, to_storage(self.k.b, node.type, value))
 
-    # -- kernels ----------------------------------------------------------------------------------------------------------
+    # -- kernels -------------------------------------------------------------------------------------------------------
 
     def rows(self) -> None:
         """One row after the other."""

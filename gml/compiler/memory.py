@@ -1,9 +1,9 @@
 """The activation plan: offsets of all intermediate results in one buffer, reused as soon as nothing needs them.
 
-Arrives: phases; leaves: a `Plan` of byte offsets, sized for the bounds of all run-time sizes, with its peak and the lower bound
-(the largest set of results alive in one phase). Results live from the phase that makes them to the last phase that reads them;
-kept ones to the end. Greedy by size, largest first: Pisarchyk and Lee, https://arxiv.org/abs/2001.03288.
-Next module: `lower_region.py`.
+Arrives: phases; leaves: a `Plan` of byte offsets, sized for the bounds of all run-time sizes, with its peak and the
+lower bound (the largest set of results alive in one phase). Results live from the phase that makes them to the last
+phase that reads them; kept ones to the end. Greedy by size, largest first: Pisarchyk and Lee,
+https://arxiv.org/abs/2001.03288. Next module: `lower_region.py`.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _take_over(phases: Sequence[Sequence[Region]], lifetimes: dict[Tensor, Lifet
 
 
 def _reusable(region: Region) -> list[Tensor]:
-    """Inputs that are whole results, of the out's sizes and type, read by in-place elementwise ops of the region alone."""
+    """Inputs that are whole results of the out's sizes and type, read by elementwise ops of the region alone."""
     out = region.out
     found = []
     for source in region.inputs:

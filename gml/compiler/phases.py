@@ -1,7 +1,8 @@
 """Phases: regions that do not depend on each other run side by side, with one barrier behind each phase.
 
-Arrives: regions in execution order; leaves: phases, each a list of regions. A region comes after those whose results it reads,
-after those that read what it overwrites, and after those that wrote the same storage before. Next module: `memory.py`.
+Arrives: regions in execution order; leaves: phases, each a list of regions. A region comes after those whose results it
+reads, after those that read what it overwrites, and after those that wrote the same storage before. Next module:
+`memory.py`.
 """
 
 from __future__ import annotations

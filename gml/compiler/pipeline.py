@@ -1,7 +1,7 @@
 """The compiler, read from top to bottom: a graph goes in, kernels and a plan come out.
 
-Every pass is named, can be left out (`Options.disabled`, `GML_PASSES=-name`) and keeps the meaning of all kept tensors. Passes
-that others rely on (expand, refine's lowerable forms) are marked as required. Next module: `plan.py`.
+Every pass is named, can be left out (`Options.disabled`, `GML_PASSES=-name`) and keeps the meaning of all kept tensors.
+Passes that others rely on (expand, refine's lowerable forms) are marked as required. Next module: `plan.py`.
 """
 
 from __future__ import annotations

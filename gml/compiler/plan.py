@@ -1,7 +1,8 @@
 """A compiled graph before any target is known: kernels in kernel IR, phases of invocations, buffers.
 
-Arrives: a `Graph`; leaves: a `CompiledGraph`. What depends on constants alone (packed weights) is set apart as *setup*, done once;
-the rest is the *step*. `interpret.py` runs it with the interpreter of the kernel IR; backends turn the kernels into machine code.
+Arrives: a `Graph`; leaves: a `CompiledGraph`. What depends on constants alone (packed weights) is set apart as *setup*,
+done once; the rest is the *step*. `interpret.py` runs it with the interpreter of the kernel IR; backends turn the
+kernels into machine code.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Fusion: nodes are grouped into regions, each of which becomes one kernel that stores one result.
 
-Arrives: a `State` whose nodes all have a lowering; leaves: regions in execution order. A node joins the region of its only user
-when it can be pulled by it (see `gml/ops/lower.py`); tiles take the elementwise ops behind them as epilogue:
+Arrives: a `State` whose nodes all have a lowering; leaves: regions in execution order. A node joins the region of its
+only user when it can be pulled by it (see `gml/ops/lower.py`); tiles take the elementwise ops behind them as epilogue:
 
-    rms_norm -> mul -> quantize_q8          one region: a row is normalised, scaled and quantised without touching memory
-    mul_mat, mul_mat -> swiglu_split        one region: both products of a tile stay in registers
+    rms_norm -> mul -> quantize_q8          one region: a row is normalised, scaled and quantised without touching
+    memory mul_mat, mul_mat -> swiglu_split        one region: both products of a tile stay in registers
     mul_mat -> add (residual)               one region
 
 Next module: `phases.py`.

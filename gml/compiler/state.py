@@ -1,7 +1,7 @@
 """What the passes hand to one another: the nodes in execution order, and where the user's tensors have gone.
 
-Arrives: a `Graph`; leaves: a `State`. Passes make new tensors instead of changing old ones; `rewrite` keeps the order of effects.
-Next module: the passes in the order of `pipeline.py`.
+Arrives: a `Graph`; leaves: a `State`. Passes make new tensors instead of changing old ones; `rewrite` keeps the order
+of effects. Next module: the passes in the order of `pipeline.py`.
 """
 
 from __future__ import annotations

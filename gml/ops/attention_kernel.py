@@ -1,17 +1,20 @@
-"""The attention kernel: blocks of keys against a block of queries, softmax online, nothing of size n_q * n_kv in memory.
+"""The attention kernel: blocks of keys against a block of queries, softmax online, nothing of size n_q * n_kv in
+memory.
 
-A chunk is one key/value head, one sequence and a few tokens; all query heads that share the key/value head are computed together,
-so each K and V row is read (and decoded) once for all of them. Keys come in blocks of 32 that start at multiples of 32, and sums
-run over the block's keys in order, so that a result does not depend on how a prompt was split. Per block and query row:
+A chunk is one key/value head, one sequence and a few tokens; all query heads that share the key/value head are computed
+together, so each K and V row is read (and decoded) once for all of them. Keys come in blocks of 32 that start at
+multiples of 32, and sums run over the block's keys in order, so that a result does not depend on how a prompt was
+split. Per block and query row:
 
-    s = q . k        m' = max(m, max s)      p = exp(s - m')      l = l * exp(m - m') + sum p      o = o * exp(m - m') + p . v
+    s = q . k        m' = max(m, max s)      p = exp(s - m')      l = l * exp(m - m') + sum p      o = o * exp(m - m') +
+    p . v
 
-Source: Dao et al., https://arxiv.org/abs/2205.14135; the online softmax: Milakov and Gimelshein, https://arxiv.org/abs/1805.02867.
+Source: Dao et al., https://arxiv.org/abs/2205.14135; the online softmax: Milakov and Gimelshein,
+https://arxiv.org/abs/1805.02867.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -97,7 +100,7 @@ class AttentionKernel:
 
         b.loop(k.begin, k.end, chunk)
 
-    # -- one chunk --------------------------------------------------------------------------------------------------------
+    # -- one chunk -----------------------------------------------------------------------------------------------------
 
     def _one_chunk(self, first: Node, count: Node, head: Node, seq: Node) -> None:
         b, spec = self.b, self.spec
@@ -154,7 +157,7 @@ class AttentionKernel:
             ),
         )
 
-    # -- a block of keys against one or two rows --------------------------------------------------------------------------
+    # -- a block of keys against one or two rows -----------------------------------------------------------------------
 
     def _rows(self, row: Node, n: int, at: Node, first: Node, shift: Node, head: Node, seq: Node) -> None:
         b = self.b
@@ -231,7 +234,7 @@ class AttentionKernel:
     def _slope(self, head: Node) -> Node:
         """ALiBi's slope of a head: a table made here, since heads and bias are known. Source: ggml's soft_max."""
         b = self.b
-        n_log2 = 1 << int(math.floor(math.log2(max(self.n_head, 1))))
+        n_log2 = 1 << (max(self.n_head, 1).bit_length() - 1)
         m0 = 2.0 ** (-self.spec.max_bias / n_log2)
         m1 = 2.0 ** (-(self.spec.max_bias / 2.0) / n_log2)
         slope = b.const(1.0)
@@ -266,7 +269,7 @@ class AttentionKernel:
             b.loop(at, stop, lambda i, lanes=lanes: body(i, lanes), step=lanes)
             at = stop
 
-    # -- the end of a row -------------------------------------------------------------------------------------------------
+    # -- the end of a row ----------------------------------------------------------------------------------------------
 
     def _finish(self, row: Node, first: Node, head: Node, seq: Node) -> None:
         """o / l to the result; zeros for a row that saw nothing."""

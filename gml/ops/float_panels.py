@@ -1,8 +1,8 @@
 """Matrix multiplication in floats: any strides, any type that decodes to floats, batches by division.
 
-Eight rows of `a` are brought into private memory as f32, column by column ([k][8], one lane per row), and meet every column of
-`b`: sums run over k in order with fma, so a result depends neither on how many columns are computed together nor on threads.
-Next module: `gml/ops/matmul.py`.
+Eight rows of `a` are brought into private memory as f32, column by column ([k][8], one lane per row), and meet every
+column of `b`: sums run over k in order with fma, so a result depends neither on how many columns are computed together
+nor on threads. Next module: `gml/ops/matmul.py`.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _enter(k: KernelContext, attrs: Any, panel: FloatPanel, a: Place, x: Place) 
 def fill_columns(
     k: KernelContext, a: Place, rows: Sequence[tuple], scratch: Node, *, stride: int = ROWS * 4, at: int = 0
 ) -> None:
-    """Eight rows (i1, i2, i3) of `a` as f32 to scratch, transposed: element i of row r at bytes i * stride + at + 4 r."""
+    """Eight rows (i1, i2, i3) of `a` as f32 to scratch, transposed: element i of row r at i * stride + at + 4 r."""
     b = k.b
     if isinstance(a.type, QuantType):
         decode_rows(k, a, rows, lambda values, column: _store_square(k, values, scratch, column, stride, at))

@@ -9,9 +9,9 @@ An op declares one of six forms, from the most fusable to the most free:
 - `Tiles`        makes tiles of results that elementwise ops behind it finish in registers (matrix multiplication)
 - `Direct`       its own loops over a range of chunks (attention, scans, pooling, ...)
 
-The first three are *pulled*: the compiler asks the last op of a fused region for a value and the op asks its sources, which are
-either loads or other ops, so a fused chain never touches memory. Arrives: tensors and a `Builder`; leaves: nodes. Next module:
-`gml/compiler/pipeline.py`.
+The first three are *pulled*: the compiler asks the last op of a fused region for a value and the op asks its sources,
+which are either loads or other ops, so a fused chain never touches memory. Arrives: tensors and a `Builder`; leaves:
+nodes. Next module: `gml/compiler/pipeline.py`.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Elementwise:
 class Indexed:
     """fn(k, attrs, index, lanes, *sources) -> value at index; with lanes > 1 at index[0] .. index[0] + lanes - 1.
 
-    vector(attrs, out, *tensors) says whether fn can do lanes > 1 (index[0] is a multiple of them then). With `tiled` the sources
-    are repeated over the result.
+    vector(attrs, out, *tensors) says whether fn can do lanes > 1 (index[0] is a multiple of them then). With `tiled`
+    the sources are repeated over the result.
     """
 
     fn: Callable[..., Node]
@@ -63,8 +63,8 @@ class Indexed:
 class Rowwise:
     """fn(k, attrs, row, *sources) -> element, where element(i0, lanes) gives values of that row of the result.
 
-    `row` is (i1, i2, i3); `sources` are asked with `source.at((i0, *row), lanes)`. What fn computes outside `element` is done once
-    per row.
+    `row` is (i1, i2, i3); `sources` are asked with `source.at((i0, *row), lanes)`. What fn computes outside `element`
+    is done once per row.
     """
 
     fn: Callable[..., Callable[[Operand, int], Node]]
@@ -79,10 +79,12 @@ class Chunks:
 
 @dataclass(frozen=True)
 class RowSink:
-    """fn(k, attrs, row, out, *sources): take a row of the sources with `source.at((i0, *row), lanes)`, store into `out` itself.
+    """fn(k, attrs, row, out, *sources): take a row of the sources with `source.at((i0, *row), lanes)`, store into `out`
+    itself.
 
-    `out` is the `Place` of the result. The rows of source `over` are visited (of the result when None); only sources of just
-    these rows are pulled from other ops, all others are places in memory. With `ordered` one thread does all rows in order.
+    `out` is the `Place` of the result. The rows of source `over` are visited (of the result when None); only sources of
+    just these rows are pulled from other ops, all others are places in memory. With `ordered` one thread does all rows
+    in order.
     """
 
     fn: Callable[..., None]
@@ -95,11 +97,12 @@ class Tiles:
     """Results made tile by tile, so that what follows elementwise happens before they are stored.
 
     chunks(attrs, out, *tensors) -> Chunks
-    walk(k, attrs, out, visitor, *places): loops over `k.begin` .. `k.end`, calls visitor.enter(panel) where a panel of results is
+    walk(k, attrs, out, visitor, *places): loops over `k.begin` .. `k.end`, calls visitor.enter(panel) where a panel of
+    results is
         begun and visitor.tile(tile) for each of its tiles
     enter(k, attrs, panel, *places) -> anything that `compute` needs of a panel, made once for all its tiles
-    compute(k, attrs, tile, entered, *places) -> [(index, value), ...]: the tile's results; a value's lanes run along dimension 0
-    partner(attrs, out, *tensors) -> key: ops of equal keys walk the same tiles and may share one kernel
+    compute(k, attrs, tile, entered, *places) -> [(index, value), ...]: the tile's results; a value's lanes run along
+    dimension 0 partner(attrs, out, *tensors) -> key: ops of equal keys walk the same tiles and may share one kernel
     """
 
     chunks: Callable[..., Chunks]
@@ -113,8 +116,8 @@ class Tiles:
 class Direct:
     """fn(k, attrs, out, *places): loops over `k.begin` .. `k.end` and stores into `out` (a `Place`) itself.
 
-    chunks(attrs, out, *tensors) -> Chunks; a chunk must not depend on another one. Each must give the same values whichever
-    chunks run with it.
+    chunks(attrs, out, *tensors) -> Chunks; a chunk must not depend on another one. Each must give the same values
+    whichever chunks run with it.
     """
 
     fn: Callable[..., None]
@@ -123,7 +126,8 @@ class Direct:
 
 @dataclass(frozen=True)
 class Callback:
-    """The op's `reference` is called between kernels: for functions of the user's and for encoders of rarely written formats."""
+    """The op's `reference` is called between kernels: for functions of the user's and for encoders of rarely written
+    formats."""
 
 
 Lowering: TypeAlias = "Elementwise | Indexed | Rowwise | RowSink | Tiles | Direct | Callback"
@@ -190,7 +194,7 @@ class KernelContext:
         """An index as a value."""
         return operand if isinstance(operand, Node) else self.b.i64(operand)
 
-    # -- rows -------------------------------------------------------------------------------------------------------------
+    # -- rows ----------------------------------------------------------------------------------------------------------
 
     def for_lanes(self, n: Operand, body: Callable[[Operand, int], None]) -> None:
         """body(i0, lanes) over 0 .. n: whole vectors first, then one element at a time."""
@@ -209,7 +213,8 @@ class KernelContext:
         how: str,
         type: Type = KF32,
     ) -> Node:
-        """All elements of a row combined: in lanes first, lanes folded with `how` (add, min, max), then the rest in order.
+        """All elements of a row combined: in lanes first, lanes folded with `how` (add, min, max), then the rest in
+        order.
 
         The number of lanes is the same on every target, so the order is, too.
         """
@@ -269,10 +274,10 @@ class Place:
         self.nb = tuple(k.size(n) for n in tensor.nb)
 
     def byte_offset(self, index: Index) -> Operand:
-        """Bytes from the pointer to an element (scalar types) or to the block that starts at index[0] (block formats)."""
+        """Bytes from the pointer to an element, or to the block of a block format that starts at index[0]."""
         first = index[0]
         if self.type.block_size > 1:
-            first = first // self.type.block_size if isinstance(first, int) else first // self.type.block_size
+            first = first // self.type.block_size
         total: Operand = 0
         for i, stride in zip((first, *index[1:]), self.nb, strict=True):
             total = _plus(total, _times(i, stride))
@@ -284,7 +289,10 @@ class Place:
         return self.k.b.offset(self.pointer, self.byte_offset((0, i1, i2, i3)))
 
     def at(self, index: Index, lanes: int = 1) -> Node:
-        """The value at an index; with lanes > 1 of neighbours along dimension 0. Floats come as f32, integers as they are."""
+        """The value at an index; with lanes > 1 of neighbours along dimension 0.
+
+        Floats come as f32, integers as they are.
+        """
         if not self.type.is_scalar:
             raise KernelError(
                 f"{self.tensor.describe()}: elements of block formats are read through `unpack`, not one by one"
@@ -396,6 +404,7 @@ def _times(a: Operand, b: Operand) -> Operand:
 
 
 __all__ = [
-    "BOOL", "F32", "PTR", "ROW_LANES", "Callback", "Chunks", "Direct", "Element", "Elementwise", "Index", "Indexed", "KernelContext", "Lowering", "Operand", "Place",
-    "Row", "RowSink", "Rowwise", "Tiled", "Tiles", "Type", "convert", "exact_div", "from_storage", "row_chunks", "tiles_lanes", "to_storage",
+    "BOOL", "F32", "PTR", "ROW_LANES", "Callback", "Chunks", "Direct", "Element", "Elementwise", "Index", "Indexed",
+    "KernelContext", "Lowering", "Operand", "Place", "Row", "RowSink", "Rowwise", "Tiled", "Tiles", "Type", "convert", "exact_div", "from_storage",
+    "row_chunks", "tiles_lanes", "to_storage",
 ]  # fmt: skip

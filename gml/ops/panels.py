@@ -90,7 +90,7 @@ class PanelLayout:
         return k // self.traits.block_size * self.block_bytes
 
 
-# -- packing --------------------------------------------------------------------------------------------------------------
+# -- packing -----------------------------------------------------------------------------------------------------------
 
 
 def pack_block(b: Builder, dtype: QuantType, rows: Sequence[Node], target: Node) -> None:
@@ -165,7 +165,7 @@ def transpose8(b: Builder, rows: Sequence[Node]) -> list[Node]:
     return words
 
 
-# -- reading --------------------------------------------------------------------------------------------------------------
+# -- reading -----------------------------------------------------------------------------------------------------------
 
 
 def load_quads(b: Builder, traits: CodeTraits, pointer: Node, at: int) -> list[Node]:

@@ -4,8 +4,8 @@
     pack_panels(w)         a weight matrix rearranged for the micro-kernel (`panels.py`), once per model
     mul_mat_q8(panels, q)  integer dot products per group, float accumulation over groups in column order
 
-Floats are accumulated over groups in the order of the columns, one lane per row, so a result does not depend on how many tokens
-are computed together, on threads, or on the target. Next module: `gml/graph.py`.
+Floats are accumulated over groups in the order of the columns, one lane per row, so a result does not depend on how
+many tokens are computed together, on threads, or on the target. Next module: `gml/graph.py`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ TOKEN_BLOCK = 48
 TOKENS = 3
 
 
-# -- activations ----------------------------------------------------------------------------------------------------------
+# -- activations -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ quantize_q8 = declare(
 )
 
 
-# -- weights --------------------------------------------------------------------------------------------------------------
+# -- weights -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ pack_panels = OpDef(
 )
 
 
-# -- products -------------------------------------------------------------------------------------------------------------
+# -- products ----------------------------------------------------------------------------------------------------------
 
 
 def _infer_mul_mat_q8(attrs: PackAttrs, panels: Tensor, x: Tensor) -> Inferred:
@@ -249,7 +249,7 @@ def _chunks(attrs: PackAttrs, out: Tensor, panels: Tensor, x: Tensor) -> Chunks:
 
 
 def _walk(k: KernelContext, attrs: PackAttrs, out: Tensor, visitor: Any, panels: Place, x: Place) -> None:
-    """Token blocks outside, the chunk's panels inside: a panel's codes meet a block of tokens that is still in cache."""
+    """Token blocks outside, the chunk's panels inside: a panel's codes meet a block of tokens still in cache."""
     n_tokens = k.value(k.size(out.ne[1]))
 
     def token_block(start: Node) -> None:

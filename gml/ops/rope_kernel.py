@@ -1,8 +1,8 @@
 """Rotary embedding in two ops: a table of sines and cosines, made once per step, and the rotation.
 
-`rope` expands into `rope_rotate(x, rope_table(positions, factors))`. All layers' queries and keys ask for the same table, which is
-computed once, since common subexpressions are merged. Source: Su et al., https://arxiv.org/abs/2104.09864; YaRN:
-https://arxiv.org/abs/2309.00071; `ggml_rope_ext`.
+`rope` expands into `rope_rotate(x, rope_table(positions, factors))`. All layers' queries and keys ask for the same
+table, which is computed once, since common subexpressions are merged. Source: Su et al.,
+https://arxiv.org/abs/2104.09864; YaRN: https://arxiv.org/abs/2309.00071; `ggml_rope_ext`.
 """
 
 from __future__ import annotations
@@ -139,7 +139,10 @@ rope_table = declare(
         _reference_table,
         (
             Sample("plain", lambda s: rope_table(s.array([0, 1, 5, 77]), **_TABLE_SAMPLE)),
-            Sample("yarn", lambda s: rope_table(s.array([0, 3, 900]), **{**_TABLE_SAMPLE, "ext_factor": 1.0, "freq_scale": 0.25})),
+            Sample(
+                "yarn",
+                lambda s: rope_table(s.array([0, 3, 900]), **{**_TABLE_SAMPLE, "ext_factor": 1.0, "freq_scale": 0.25}),
+            ),
             Sample("factors", lambda s: rope_table(s.array([2, 9]), s.f32(4, low=1.0, high=8.0), **_TABLE_SAMPLE)),
         ),
         attrs=RopeTableAttrs,

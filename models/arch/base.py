@@ -1,8 +1,9 @@
 """What an architecture is: hyper-parameters read from metadata, a table of weights, and `build`, which wires the graph.
 
-Arrives: GGUF metadata and tensors; leaves: one graph per model, with run-time sizes for the tokens of a step (`n_tokens`), the
-cells of the KV cache in use (`n_kv`) and the positions whose logits are wanted (`n_out`). Architectures are found by the entry
-point `gml.architectures` under the name in `general.architecture`. Next module: `models/arch/layers.py`.
+Arrives: GGUF metadata and tensors; leaves: one graph per model, with run-time sizes for the tokens of a step
+(`n_tokens`), the cells of the KV cache in use (`n_kv`) and the positions whose logits are wanted (`n_out`).
+Architectures are found by the entry point `gml.architectures` under the name in `general.architecture`. Next module:
+`models/arch/layers.py`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ MAX_WIDTH = 1 << 24
 
 
 class Keys:
-    """Typed, bounds-checked access to the metadata of one architecture: `keys.size("block_count")` reads `llama.block_count`.
+    """Typed, bounds-checked access to the metadata of one architecture: `keys.size("block_count")` reads
+    `llama.block_count`.
 
     Raises `FormatError` naming the key, what was expected and what was found.
     """
@@ -152,7 +154,10 @@ class Architecture(Protocol):
     name: str
 
     def hparams(self, metadata: Mapping[str, Any], n_vocab: int) -> Any:
-        """Hyper-parameters. Raises `FormatError` for missing or impossible ones, `UnsupportedError` for unknown variants."""
+        """Hyper-parameters.
+
+        Raises `FormatError` for missing or impossible ones, `UnsupportedError` for unknown variants.
+        """
         ...
 
     def weights(self, h: Any) -> list[Weight]:

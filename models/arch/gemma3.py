@@ -1,4 +1,5 @@
-"""gemma3: sandwich norms, normalised queries and keys, five layers of sliding-window attention to each one that sees everything.
+"""gemma3: sandwich norms, normalised queries and keys, five layers of sliding-window attention to each one that sees
+everything.
 
 Names and keys are those of llama.cpp's GGUF files; the norm weights in the file include the + 1 of the original.
 Source: Gemma 3 technical report, https://arxiv.org/abs/2503.19786.

@@ -1,6 +1,7 @@
 """Building blocks that architectures share: normalisation, rotary embedding, attention over a KV cache, feed-forward.
 
-Each function takes tensors and gives a tensor; sizes in comments are ne, fastest first. Next module: `models/arch/llama.py`.
+Each function takes tensors and gives a tensor; sizes in comments are ne, fastest first. Next module:
+`models/arch/llama.py`.
 """
 
 from __future__ import annotations
@@ -87,7 +88,8 @@ def cached_attention(
 ) -> Tensor:
     """Causal attention of the step's queries over everything in the cache, the step's own keys and values included.
 
-    q [n_embd_head_k, n_head, n_tokens]; k, v [n_embd_head_k|v, n_head_kv, n_tokens]. Result [n_embd_head_v * n_head, n_tokens].
+    q [n_embd_head_k, n_head, n_tokens]; k, v [n_embd_head_k|v, n_head_kv, n_tokens]. Result [n_embd_head_v * n_head,
+    n_tokens].
     """
     n_head_kv = k.ne[1]
     assert isinstance(n_head_kv, int)

@@ -119,7 +119,10 @@ class Llama:
 
 
 def read_rope(keys: Keys, n_embd_head: int, n_ctx_train: int, mode: str = "normal") -> Rope:
-    """The rotary embedding of a file, scaling included. Raises `UnsupportedError` for a scaling type that is not known."""
+    """The rotary embedding of a file, scaling included.
+
+    Raises `UnsupportedError` for a scaling type that is not known.
+    """
     n_rot = keys.size("rope.dimension_count", n_embd_head, high=n_embd_head)
     if n_rot % 2:
         raise FormatError(f"metadata key {keys.arch}.rope.dimension_count: expected an even number, found {n_rot}")

@@ -13,7 +13,7 @@ from gml.errors import ContextFullError, GraphError
 from gml.models.loader import Model
 from gml.models.session import Session
 
-#: 4-bit weights and 8-bit activations: what the compiled backend is measured by elsewhere (KL divergence), here only sanity
+#: "The capital of France is"
 PROMPT = [504, 3575, 282, 4649, 314]
 
 
