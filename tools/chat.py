@@ -47,9 +47,11 @@ def command(
 ) -> None:
     """Talk with MODEL. Every line is a message; /clear forgets the conversation, /exit ends it."""
     from gml.models.chat import Chat
+    from gml.models.generate import StopStrings
     from gml.models.sampling import Sampler
 
     params = sampler_params(**sampling)
+    StopStrings(stop)
     source = None if template is None else Path(template).read_text(encoding="utf-8")
     session = open_session(
         model, n_ctx=n_ctx, n_batch=n_batch, threads=threads, backend=backend, kv_type=kv_type, pre=pre

@@ -45,10 +45,12 @@ def command(
 
     MODEL is a GGUF file or a name that `gml pull` knows; it is fetched when it is used for the first time.
     """
-    from gml.models.generate import Generation
+    from gml.models.generate import Generation, StopStrings
     from gml.models.sampling import Sampler
 
+    # what is wrong with options is said before a model is opened
     params = sampler_params(**sampling)
+    StopStrings(stop)
     text = read_text(prompt, "PROMPT")
     if isinstance(text, bytes):
         text = text.removesuffix(b"\n").removesuffix(b"\r")

@@ -12,7 +12,7 @@ def test_ids_are_llama_cpps(gml, vectors, name):
     file = vectors / "vocab" / f"{name}.gguf"
     texts = file.with_name(f"{name}.gguf.inp").read_bytes().decode().split("\n__ggml_vocab_test__\n")
     ids = [[int(i) for i in line.split()] for line in file.with_name(f"{name}.gguf.out").read_text().splitlines()]
-    for text, expected in list(zip(texts, ids, strict=False))[:20:3]:
+    for text, expected in list(zip(texts, ids, strict=False))[:20:7]:
         assert json.loads(gml("tokenize", str(file), "--json", stdin=text.encode()).out)["ids"] == expected
 
 
