@@ -1,4 +1,7 @@
-"""The kernel IR: `nodes.py` (what there is), `builder.py`, `verify.py`, `printer.py`, `interp.py`."""
+"""The kernel IR: `nodes.py`, `builder.py`, `printer.py`, `rules.py`, `verify.py`, `lanes.py` and `interp.py`, in this order.
+
+`rewrite.py` makes kernels of kernels, `math.py` vector maths of arithmetic.
+"""
 
 from gml.kernel_ir.builder import Builder, KernelError
 from gml.kernel_ir.nodes import (

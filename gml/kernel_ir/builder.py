@@ -1,11 +1,13 @@
 """Builds kernel IR: `b.add(x, y)`, `x + 1.0`, `b.loop(...)`. Types are checked here, at the call that is wrong.
 
-Pure nodes are value-numbered within their block and the blocks around it, and integer arithmetic on constants is folded, so
-lowerings may recompute indices freely. Next module: `verify.py`.
+Pure nodes are value-numbered within their block and the blocks around it, and integer arithmetic on constants is
+folded, so lowerings may recompute indices freely. Next module: `printer.py`.
 """
 
 from __future__ import annotations
 
+import math
+import struct
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -13,6 +15,10 @@ from gml.errors import Error
 from gml.kernel_ir.nodes import BOOL, F32, I32, I64, KINDS, PTR, VOID, Block, Kernel, Node, Type
 
 Operand: TypeAlias = "Node | int | float"
+
+
+#: most copies of a loop's body that `unroll` makes
+MAX_UNROLLED = 4096
 
 
 class KernelError(Error):
@@ -27,7 +33,7 @@ class Builder:
         self._blocks = [self.kernel.body]
         self._numbers: list[dict[Any, Node]] = [{}]
 
-    # -- parameters and constants -----------------------------------------------------------------------------------------
+    # -- parameters and constants --------------------------------------------------------------------------------------
 
     def param(self, name: str, type: Type = PTR) -> Node:
         """A new parameter of the kernel."""
@@ -36,18 +42,25 @@ class Builder:
         return node
 
     def const(self, value: Any, type: Type = F32) -> Node:
-        """A number in every lane, or one number per lane given as a tuple."""
+        """A number in every lane, or one number per lane given as a tuple.
+
+        The number is kept as the type holds it: floats rounded, integers signed or unsigned as the type is (a bit
+        pattern may be given either way). KernelError for an integer that does not fit.
+        """
         if isinstance(value, (tuple, list)):
-            value = tuple(value)
             if len(value) != type.lanes:
                 raise KernelError(f"const: {type} needs {type.lanes} numbers, found {len(value)}")
+            value = tuple(_number(v, type) for v in value)
+            value = value[0] if type.lanes == 1 else value
+        else:
+            value = _number(value, type)
         return self._node("const", type, (), {"value": value})
 
     def i64(self, value: int) -> Node:
         """A scalar i64 constant."""
         return self.const(int(value), I64)
 
-    # -- memory -----------------------------------------------------------------------------------------------------------
+    # -- memory --------------------------------------------------------------------------------------------------------
 
     def load(self, pointer: Node, offset: Operand, type: Type, *, constant: bool = False) -> Node:
         """`type.n_bytes` bytes at pointer + offset."""
@@ -88,7 +101,7 @@ class Builder:
         """Add to the i64 at pointer + offset; the old value."""
         return self._node("atomic_add", I64, (pointer, self._i64(offset), self._i64(value)), {})
 
-    # -- arithmetic -------------------------------------------------------------------------------------------------------
+    # -- arithmetic ----------------------------------------------------------------------------------------------------
 
     def add(self, a: Operand, b: Operand) -> Node:
         return self._binary("add", a, b)
@@ -166,7 +179,7 @@ class Builder:
         """The same bits as another type of the same size."""
         return a if a.type == type else self._node("bitcast", type, (a,), {})
 
-    # -- lanes ------------------------------------------------------------------------------------------------------------
+    # -- lanes ---------------------------------------------------------------------------------------------------------
 
     def splat(self, a: Node, lanes: int) -> Node:
         """A scalar in every lane; what has that many lanes already stays as it is."""
@@ -184,10 +197,14 @@ class Builder:
 
     def shuffle(self, a: Node, b: Node | None, lanes: Sequence[int]) -> Node:
         """Lanes chosen by index from a's lanes followed by b's."""
+        if len(lanes) == 1:
+            return self.extract(a if b is None or lanes[0] < a.lanes else b, lanes[0] % a.lanes)
         return self._node("shuffle", a.type.vec(len(lanes)), (a, a if b is None else b), {"lanes": tuple(lanes)})
 
     def concat(self, a: Node, b: Node) -> Node:
         """a's lanes, then b's (same type)."""
+        if a.lanes == 1:
+            return self.insert(self.splat(a, 2), b, 1)
         return self.shuffle(a, b, range(2 * a.lanes))
 
     def slice(self, a: Node, start: int, lanes: int) -> Node:
@@ -206,7 +223,7 @@ class Builder:
         """i32 sums over all pairs of 4 neighbouring products; `w_max` bounds |w|."""
         return self._node("group_dot", I32.vec(w[0].lanes // 4), (*w, *x), {"w_max": w_max})
 
-    # -- structure --------------------------------------------------------------------------------------------------------
+    # -- structure -----------------------------------------------------------------------------------------------------
 
     def loop(
         self,
@@ -222,10 +239,14 @@ class Builder:
 
         A loop of known trip count 0 is dropped, of 1 inlined; with `unroll` all of known count are.
         """
-        bounds = [v if isinstance(v, int) else _known(v) for v in (start, stop, step)]
+        bounds = [_known(v) if isinstance(v, Node) else int(v) for v in (start, stop, step)]
+        if bounds[2] is not None and bounds[2] < 1:
+            raise KernelError(f"loop: the step must be positive, found {bounds[2]}")
         if all(v is not None for v in bounds):
             indices = range(*bounds)  # type: ignore[arg-type]
-            if len(indices) <= 1 or unroll:
+            if unroll and indices[MAX_UNROLLED:]:
+                raise KernelError(f"loop: {indices} is too long to unroll; at most {MAX_UNROLLED} times")
+            if unroll or not indices[1:]:
                 values = tuple(carried)
                 for i in indices:
                     values = _tuple(body(self.i64(i), *values))
@@ -271,7 +292,7 @@ class Builder:
         self._blocks = []
         return self.kernel
 
-    # -- inside -----------------------------------------------------------------------------------------------------------
+    # -- inside --------------------------------------------------------------------------------------------------------
 
     def _inside(self, block: Block, make: Callable[[], tuple[Node, ...]]) -> tuple[Node, ...]:
         self._blocks.append(block)
@@ -332,6 +353,38 @@ class Builder:
         return node
 
 
+def _number(value: Any, type: Type) -> Any:
+    """A constant as a lane of this type holds it."""
+    if type.kind == "f":
+        return _rounded(float(value), type.bits)
+    if type.kind == "b":
+        return bool(value)
+    if not type.is_int:
+        raise KernelError(f"const: there are no constants of type {type}")
+    try:
+        number = int(value)
+    except (ValueError, OverflowError):  # NaN, infinity
+        raise KernelError(f"const: {value!r} does not fit {type.scalar}") from None
+    if number != value or not -(1 << type.bits - 1) <= number < 1 << type.bits:
+        raise KernelError(f"const: {value!r} does not fit {type.scalar}")
+    return wrap(number, type)
+
+
+def _rounded(value: float, bits: int) -> float:
+    """To the nearest float of so many bits, half to even."""
+    code = {16: "<e", 32: "<f", 64: "<d"}[bits]
+    try:
+        return struct.unpack(code, struct.pack(code, value))[0]
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+def wrap(number: int, type: Type) -> int:
+    """An integer modulo 2^bits, in the range of the type."""
+    number &= (1 << type.bits) - 1
+    return number - (1 << type.bits) if type.kind == "i" and number >> type.bits - 1 else number
+
+
 def _number_key(value: Any) -> Any:
     """Constants that compare equal but differ (0.0 and -0.0, 1 and 1.0) are different numbers here."""
     return (type(value).__name__, repr(value)) if isinstance(value, (float, tuple)) else value
@@ -352,9 +405,9 @@ def _fold(kind: str, x: int | None, y: int | None, a: Node, b: Node) -> int | No
     if x is not None and y is not None:
         if kind in ("div", "rem") and y:
             quotient = abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
-            return quotient if kind == "div" else x - quotient * y
+            return wrap(quotient if kind == "div" else x - quotient * y, I64)
         simple = {"add": x + y, "sub": x - y, "mul": x * y, "min": min(x, y), "max": max(x, y)}
-        return simple.get(kind)
+        return wrap(simple[kind], I64) if kind in simple else None
     if kind == "add" and 0 in (x, y):
         return b if x == 0 else a
     if kind == "sub" and y == 0:

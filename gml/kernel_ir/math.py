@@ -1,8 +1,8 @@
 """exp, log, tanh, erf, sin and cos in kernel IR: the same bits on every target and for every number of lanes.
 
-Arrives: a `math` node; leaves: arithmetic. Errors against the correctly rounded result, over all float32 values unless said
-otherwise: exp 1 ulp, log 1 ulp, tanh 2 ulp, erf 2 ulp, sin and cos 2 ulp for |x| < 2^30 (beyond that the angle's own
-rounding is larger than a turn). `expand_math` is the rule for `rebuild`.
+Arrives: a `math` node; leaves: arithmetic. Errors against the correctly rounded result, over all float32 values
+unless said otherwise: exp 1 ulp, log 1 ulp, tanh 2 ulp, erf 2 ulp, sin and cos 2 ulp for |x| < 2^30 (beyond that the
+angle's own rounding is larger than a turn). `expand_math` is the rule for `rebuild`.
 
 Sources: S. Moshier's Cephes library (exp, log, tanh, sin, cos polynomials); N. Juffa's erff (polynomials), both public.
 """
@@ -96,9 +96,7 @@ def tanh(b: Builder, x: Node) -> Node:
     """An odd polynomial below 0.625, 1 - 2 / (e^2|x| + 1) above."""
     size = b.abs(x)
     s = x * x
-    p = polynomial(
-        b, s, (-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1)
-    )
+    p = polynomial(b, s, (-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1))
     small = b.fma(p * s, x, x)
     large = 1.0 - 2.0 / (exp(b, b.min(size, 20.0) * 2.0) + 1.0)
     value = b.select(b.cmp("lt", size, 0.625), small, with_sign(b, large, x))
@@ -118,9 +116,7 @@ def erf(b: Builder, x: Node) -> Node:
     r = b.fma(r, t, -1.28717512e-1)
     large = with_sign(b, 1.0 - exp(b, b.fma(r, t, -t)), x)
     s = x * x
-    p = polynomial(
-        b, s, (-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1)
-    )
+    p = polynomial(b, s, (-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1))
     small = b.fma(p, x, x)
     value = b.select(b.cmp("gt", size, 0.921875), large, small)
     return b.select(b.cmp("eq", x, x), value, x)

@@ -1,7 +1,7 @@
 """Rebuilds a kernel node by node, replacing some: how backends legalise what their target lacks.
 
-Arrives: a kernel and a rule; leaves: a new kernel. The rule gets the builder, a node and its new arguments, and gives the
-node to use instead, or None to keep the kind. Next module: `math.py`.
+Arrives: a kernel and a rule; leaves: a new kernel. The rule gets the builder, a node and its new arguments, and gives
+the node to use instead, or None to keep the kind. Next module: `math.py`.
 """
 
 from __future__ import annotations
