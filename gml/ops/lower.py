@@ -405,6 +405,6 @@ def _times(a: Operand, b: Operand) -> Operand:
 
 __all__ = [
     "BOOL", "F32", "PTR", "ROW_LANES", "Callback", "Chunks", "Direct", "Element", "Elementwise", "Index", "Indexed",
-    "KernelContext", "Lowering", "Operand", "Place", "Row", "RowSink", "Rowwise", "Tiled", "Tiles", "Type", "convert", "exact_div", "from_storage",
-    "row_chunks", "tiles_lanes", "to_storage",
+    "KernelContext", "Lowering", "Operand", "Place", "Row", "RowSink", "Rowwise", "Tiled", "Tiles", "Type", "convert",
+    "exact_div", "from_storage", "row_chunks", "tiles_lanes", "to_storage",
 ]  # fmt: skip
