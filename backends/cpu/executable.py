@@ -26,7 +26,7 @@ from gml.backends.cpu.hoisted import Origin
 from gml.backends.cpu.jit import KERNEL, compile_object, llvm_text
 from gml.backends.cpu.runtime import Pool, choose_threads, get_pool, inside_step
 from gml.backends.cpu.target import Target, detect
-from gml.compiler.pipeline import compile_graph
+from gml.compiler.pipeline import PASSES, compile_graph
 from gml.compiler.plan import CompiledGraph, Invocation
 from gml.compiler.program import PlannedProgram, count_chunks
 from gml.compiler.regions import Region
@@ -38,6 +38,10 @@ from gml.graph import Graph
 from gml.ops.lower import Chunks
 from gml.tensor import Tensor
 
+LAYOUTS = ("packed", "file")
+LANES = (1, 2, 4, 8, 16, 32, 64)
+#: passes that `make_plan` asks for by name, beside those of the pipeline
+PLAN_PASSES = ("fuse", "hoist")
 #: runs of chunks that each thread takes from a kernel, about
 RUNS_PER_THREAD = 4
 
@@ -72,11 +76,21 @@ class CpuBackend:
     ) -> None:
         self.n_threads = choose_threads(threads)
         self.target = detect(target)
-        left_out = {name.strip().lstrip("-") for name in knobs.passes.split(",") if name.strip()}
-        self.options = Options(exact=exact, layout=layout, lanes=lanes, disabled=frozenset(disabled) | left_out)
+        left_out = frozenset(disabled) | {n.strip().lstrip("-") for n in knobs.passes.split(",") if n.strip()}
+        _check(layout, LAYOUTS, "layout")
+        _check(lanes, LANES, "lanes")
+        for name in sorted(left_out):
+            _check(name, [n for n, _, required in PASSES if not required] + [*PLAN_PASSES], "a pass to leave out")
+        self.options = Options(exact=exact, layout=layout, lanes=lanes, disabled=left_out)
 
     def compile(self, graph: Graph) -> CpuProgram:
         return CpuProgram(compile_graph(graph, self.options), self.target, self.n_threads)
+
+
+def _check(value: Any, known: Sequence[Any], what: str) -> None:
+    if value not in known:
+        choices = ", ".join(str(k) for k in dict.fromkeys(known))
+        raise UsageError(f"{what}: expected one of {choices}; found {value!r}")
 
 
 class PhaseTable:
