@@ -62,18 +62,25 @@ def choose_threads(wanted: int | None) -> int:
     return n
 
 
+#: modules that must stay loaded
+_loaded: list[Any] = []
+
+
 @cache
-def _driver() -> Any:
+def _driver() -> dict[str, int]:
+    """Addresses of the driver's functions; LLVM is not asked again, so that a forked child needs none of its locks."""
     from gml.backends.cpu.cache import load_or_compile
     from gml.backends.cpu.target import detect
 
-    return load_or_compile("driver", [], detect(), driver_text())[0]
+    module = load_or_compile("driver", [], detect(), driver_text())[0]
+    _loaded.append(module)
+    return {name: module.address(name) for name in ("gml_run", "gml_worker", "gml_pause")}
 
 
 @cache
 def _spins() -> int:
     """How many pauses take `SPIN_SECONDS`: 5 to 150 cycles each, by processor."""
-    pause = _PAUSE(_driver().address("gml_pause"))
+    pause = _PAUSE(_driver()["gml_pause"])
     n, best = 500, 1.0
     for _ in range(3):
         start = time.perf_counter()
@@ -121,9 +128,8 @@ class Pool:
         self.control = aligned_bytes(c.N_WORDS * 8).view(np.int64)
         self.control[:] = 0
         self.control[c.N_THREADS] = n_threads
-        module = _driver()
-        self._run = _RUN(module.address("gml_run"))
-        self._work = _WORK(module.address("gml_worker"))
+        driver = _driver()
+        self._run, self._work = _RUN(driver["gml_run"]), _WORK(driver["gml_worker"])
         self._address = self.control.ctypes.data
         self._stride = 0
         self._scratch = aligned_bytes(64)
