@@ -1,0 +1,147 @@
+"""Fusion keeps every bit, finds the regions it should, and the memory plan is close to its bound."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import gml
+from gml.backends.cpu import CpuBackend
+from gml.compiler.pipeline import compile_graph
+from gml.compiler.state import Options
+
+UNARY = (gml.relu, gml.silu, gml.sqr, gml.neg, gml.tanh, gml.sigmoid, lambda x: x * 0.5, lambda x: gml.abs(x) + 1.0)
+ROWS = (
+    lambda x: gml.rms_norm(x, eps=1e-5),
+    lambda x: gml.norm(x, eps=1e-5),
+    gml.soft_max,
+    lambda x: x + gml.sum_rows(x),
+    gml.cumsum,
+)
+BINARY = (gml.add, gml.sub, gml.mul, gml.swiglu_split)
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> tuple[int, int, list[tuple[str, int, int, int]]]:
+    """Sizes of the input, and steps: a kind, which op of it, and which earlier values it takes."""
+    steps = draw(
+        st.lists(
+            st.tuples(st.sampled_from(("unary", "rows", "binary", "mul_mat")), *[st.integers(0, 40)] * 3),
+            min_size=2,
+            max_size=10,
+        )
+    )
+    return draw(st.sampled_from((1, 7, 16, 33, 64))), draw(st.integers(1, 5)), steps
+
+
+def build(n: int, m: int, steps: list[tuple[str, int, int, int]]) -> tuple[gml.Graph, np.ndarray]:
+    """The graph of a random program, with some values kept, and an input."""
+    random = np.random.default_rng(n * 31 + m)
+    context = gml.Context()
+    tokens = gml.Dim("tokens", max=8)
+    values = [context.input("x", gml.F32, [n, tokens]), context.constant(random.normal(size=n).astype(np.float32))]
+    for kind, which, one, two in steps:
+        rows = [v for v in values if v.ne[1] == tokens]
+        a, b = rows[one % len(rows)], rows[two % len(rows)]
+        if kind == "unary":
+            made = UNARY[which % len(UNARY)](a)
+        elif kind == "rows":
+            made = ROWS[which % len(ROWS)](a)
+        elif kind == "binary":
+            made = BINARY[which % len(BINARY)](a, b)
+        else:
+            weights = context.constant(random.normal(size=(n, n)).astype(np.float32) / n)
+            made = gml.mul_mat(weights, a)
+        if which % 5 == 4:
+            made.keep()
+        values.append(made)
+    return gml.Graph(values[-1]), random.normal(size=(m, n)).astype(np.float32)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(programs())
+def test_fused_and_unfused_graphs_give_the_same_bits(program) -> None:
+    results = []
+    for disabled in ((), ("fuse", "merge", "canonicalise", "hoist")):
+        graph, x = build(*program)
+        compiled = CpuBackend(2, disabled=disabled).compile(graph)
+        with np.errstate(all="ignore"):
+            compiled(x=x)
+        results.append([np.array(compiled.read(t)) for t in graph.kept])
+    for fused, unfused in zip(*results, strict=True):
+        np.testing.assert_array_equal(fused, unfused)
+
+
+def regions(tensor: gml.Tensor, **options: object) -> list[list[str]]:
+    """The names of the ops of each region."""
+    compiled = compile_graph(gml.Graph(tensor), Options(**options))
+    return [[n.op.name for n in i.region.nodes] for phase in compiled.step for i in phase]
+
+
+def leaf(*ne: int, type: gml.DType = gml.F32, name: str = "x") -> gml.Tensor:
+    return gml.Context().input(name, type, ne)
+
+
+def quantised(k: int, n: int) -> gml.Tensor:
+    return gml.Context().constant(np.ones((n, k), np.float32), type=gml.Q8_0)
+
+
+def test_a_norm_its_weight_and_the_quantisation_are_one_region() -> None:
+    x = gml.rms_norm(leaf(64, 3), eps=1e-5) * leaf(64, name="w")
+    y = gml.mul_mat(quantised(64, 16), x)
+    assert regions(y) == [["rms_norm", "mul", "quantize_q8"], ["mul_mat_q8"]]
+
+
+def test_gate_and_up_stay_in_registers() -> None:
+    x = leaf(64, 3)
+    y = gml.swiglu_split(gml.mul_mat(quantised(64, 32), x), gml.mul_mat(quantised(64, 32), x))
+    assert regions(y) == [["quantize_q8"], ["mul_mat_q8", "mul_mat_q8", "swiglu_split"]]
+
+
+def test_a_residual_is_added_behind_the_product() -> None:
+    x = leaf(64, 3)
+    assert regions(x + gml.mul_mat(quantised(64, 64), x)) == [["quantize_q8"], ["mul_mat_q8", "add"]]
+
+
+def test_what_is_read_elsewhere_or_kept_is_not_fused() -> None:
+    x = leaf(8, 3)
+    y = gml.relu(x)
+    assert regions(gml.rms_norm(y, eps=1e-5) + y) == [["relu", "rms_norm", "add"]]
+    assert regions(gml.rms_norm(y, eps=1e-5) + gml.transpose(gml.transpose(y))) == [["relu"], ["rms_norm", "add"]]
+    assert regions(gml.sqr(gml.relu(x).keep())) == [["relu"], ["sqr"]]
+    assert regions(gml.sqr(gml.relu(x)), disabled=frozenset({"fuse"})) == [["relu"], ["sqr"]]
+
+
+def test_a_read_before_a_write_is_not_moved_behind_it() -> None:
+    context = gml.Context()
+    state = context.state("s", gml.F32, [4, 2])
+    state.set(np.ones((2, 4)))
+    before = gml.scale(state, 2.0)
+    after = gml.cpy(context.constant(np.full((2, 4), 5.0, np.float32)), state)
+    y = before + after
+    program = gml.compile(gml.Graph(y), CpuBackend(2))
+    program.run()
+    np.testing.assert_array_equal(program.read(y), np.full((2, 4), 7.0))
+
+
+def test_the_plan_of_a_llama_like_chain_is_close_to_its_bound() -> None:
+    context = gml.Context()
+    tokens = gml.Dim("tokens", max=64)
+    x = context.input("x", gml.F32, [64, tokens])
+    for _ in range(6):
+        inner = gml.rms_norm(x, eps=1e-5)
+        gate, up = (gml.mul_mat(quantised(64, 192), inner) for _ in range(2))
+        x = x + gml.mul_mat(quantised(192, 64), gml.swiglu_split(gate, up))
+    plan = compile_graph(gml.Graph(x)).plan
+    assert plan.lower_bytes <= plan.peak_bytes <= 1.15 * plan.lower_bytes
+
+
+def test_equal_layers_share_kernels() -> None:
+    x = leaf(64, 3)
+    for _ in range(8):
+        x = x + gml.mul_mat(quantised(64, 64), gml.rms_norm(x, eps=1e-5))
+    compiled = compile_graph(gml.Graph(x))
+    assert sum(len(phase) for phase in compiled.step) == 16
+    # the first layer reads the input, the others a result; the last one is the output
+    assert len({i.kernel for phase in compiled.step for i in phase}) <= 5
