@@ -1,4 +1,4 @@
-"""The kernel IR: `nodes.py`, `builder.py`, `printer.py`, `rules.py`, `verify.py`, `lanes.py` and `interp.py`, in this order.
+"""The kernel IR: `nodes.py`, `builder.py`, `printer.py`, `rules.py`, `verify.py`, `lanes.py`, `interp.py` in order.
 
 `rewrite.py` makes kernels of kernels, `math.py` vector maths of arithmetic.
 """

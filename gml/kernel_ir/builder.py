@@ -101,6 +101,10 @@ class Builder:
         """Add to the i64 at pointer + offset; the old value."""
         return self._node("atomic_add", I64, (pointer, self._i64(offset), self._i64(value)), {})
 
+    def fence(self) -> None:
+        """Memory operations before it are not moved behind it."""
+        self._node("fence", VOID, (), {})
+
     # -- arithmetic ----------------------------------------------------------------------------------------------------
 
     def add(self, a: Operand, b: Operand) -> Node:

@@ -359,6 +359,7 @@ _RULES: dict[str, Rule] = {
     "const": _const_rule, "offset": _offset_rule, "scratch": _scratch_rule, "atomic_add": _atomic_rule,
     "fma": _fma_rule, "cmp": _cmp_rule, "select": _select_rule, "round": _round_rule, "math": _math_rule,
     "cast": _cast_rule, "bitcast": _bitcast_rule, "splat": _splat_rule, "extract": _extract_rule,
-    "insert": _insert_rule, "shuffle": _shuffle_rule, "reduce": _reduce_rule, "lookup": _lookup_rule, "group_dot": _group_dot_rule,
-    "for": _for_rule, "if": _if_rule, "result": _result_rule, "call": _call_rule, "fence": _nothing,
+    "insert": _insert_rule, "shuffle": _shuffle_rule, "reduce": _reduce_rule, "lookup": _lookup_rule,
+    "group_dot": _group_dot_rule, "for": _for_rule, "if": _if_rule, "result": _result_rule, "call": _call_rule,
+    "fence": _nothing,
 }  # fmt: skip
