@@ -15,42 +15,24 @@ module names the next one.
 
 from __future__ import annotations
 
-from gml import errors, ops, quants
-from gml.arena import Arena, Mark
-from gml.backend import Backend, Program, backend_names, compile, default_backend, get_backend
-from gml.context import Context
-from gml.debug import knobs
-from gml.dims import Dim, Size, SizeExpr
-from gml.dtypes import BF16, F16, F32, F64, I8, I16, I32, I64, DType
-from gml.errors import (
-    ArenaError,
-    ContextFullError,
-    DownloadError,
-    Error,
-    FormatError,
-    GraphError,
-    ShapeError,
-    TokenizerError,
-    UnsupportedError,
-    UsageError,
-)
-from gml.graph import Graph
-from gml.ops import *  # noqa: F403
-from gml.quants import QuantType, by_name
-from gml.tensor import Tensor
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q8_1 = map(by_name, ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q8_1"))
-Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, Q8_K = map(by_name, ("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "Q8_K"))
-IQ4_NL, IQ4_XS, TQ1_0, TQ2_0, MXFP4 = map(by_name, ("IQ4_NL", "IQ4_XS", "TQ1_0", "TQ2_0", "MXFP4"))
+if TYPE_CHECKING:
+    from gml.api import *  # noqa: F403
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "BF16", "F16", "F32", "F64", "I8", "I16", "I32", "I64", "IQ4_NL", "IQ4_XS", "MXFP4", "Q2_K", "Q3_K", "Q4_0",
-    "Q4_1", "Q4_K", "Q5_0", "Q5_1", "Q5_K", "Q6_K", "Q8_0", "Q8_1", "Q8_K", "TQ1_0", "TQ2_0", "Arena", "ArenaError",
-    "Backend", "Context", "ContextFullError", "DType", "Dim", "DownloadError", "Error", "FormatError", "Graph",
-    "GraphError", "Mark", "Program", "QuantType", "ShapeError", "Size", "SizeExpr", "Tensor", "TokenizerError",
-    "UnsupportedError", "UsageError", "backend_names", "by_name", "compile", "default_backend", "errors",
-    "get_backend", "knobs", "ops", "quants",
-]  # fmt: skip
-__all__ += ops.__all__
+
+def __getattr__(name: str) -> Any:
+    """The API, imported when something of it is first used: `gml --help` needs none of it."""
+    if name.startswith("__") and name != "__all__":
+        raise AttributeError(f"module 'gml' has no attribute {name!r}")
+    # not `from gml import api`, which would ask this function for it
+    value = getattr(import_module("gml.api"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(import_module("gml.api").__all__)
