@@ -1,6 +1,6 @@
 """Targets: one row each, what a machine's vector units can do.
 
-Arrives: nothing, or a name (`GML_TARGET`, `--target`); leaves: a `Target`. Next module: `emit.py`.
+Arrives: nothing, or a name (`GML_TARGET`, `--target`); leaves: a `Target`. Next module: `legalise.py`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ class Target:
     arch         LLVM's name of the architecture
     cpu          LLVM's CPU name
     features     LLVM feature string
-    dot          how u8 x s8 products are summed: "maddubs", "vpdpbusd", "sdot" or "widen"
+    dot          how u8 x s8 products are summed: "maddubs" (pairs in 16 bits), "vpdpbusd", "sdot", "usdot" or "widen"
     vector_bytes width of a register
     f16          half floats are converted by an instruction
     fma          a fused multiply-add is an instruction
+    rounds       rounding to whole numbers is an instruction
     needs        host features (LLVM's names) without which it cannot run here
     """
 
@@ -35,6 +36,7 @@ class Target:
     vector_bytes: int
     f16: bool
     fma: bool
+    rounds: bool
     needs: tuple[str, ...]
 
     @property
@@ -50,20 +52,25 @@ _AVX512 = f"{_AVX2},+avx512f,+avx512bw,+avx512dq,+avx512vl,+prefer-256-bit"
 
 #: from the least to the most able, per architecture
 TARGETS = (
-    Target("x86-64", "x86_64", "x86-64", "+sse2", "widen", 16, False, False, ("sse2",)),
-    Target("avx2", "x86_64", "x86-64-v3", _AVX2, "maddubs", 32, True, True, _V3),
-    Target("avxvnni", "x86_64", "x86-64-v3", f"{_AVX2},+avxvnni", "vpdpbusd", 32, True, True, (*_V3, "avxvnni")),
-    Target("avx512", "x86_64", "x86-64-v4", _AVX512, "maddubs", 32, True, True, _V4),
+    Target("x86-64", "x86_64", "x86-64", "+sse2", "widen", 16, False, False, False, ("sse2",)),
+    Target("avx2", "x86_64", "x86-64-v3", _AVX2, "maddubs", 32, True, True, True, _V3),
+    Target("avxvnni", "x86_64", "x86-64-v3", f"{_AVX2},+avxvnni", "vpdpbusd", 32, True, True, True, (*_V3, "avxvnni")),
+    # registers of 256 bits: kernels give no wider vectors, and wide ones lower the clock of some machines
+    Target("avx512", "x86_64", "x86-64-v4", _AVX512, "maddubs", 32, True, True, True, _V4),
     Target(
-        "avx512-vnni", "x86_64", "x86-64-v4", f"{_AVX512},+avx512vnni", "vpdpbusd", 32, True, True,
+        "avx512-vnni", "x86_64", "x86-64-v4", f"{_AVX512},+avx512vnni", "vpdpbusd", 32, True, True, True,
         (*_V4, "avx512vnni"),
     ),
     Target(
-        "avx512-bf16", "x86_64", "x86-64-v4", f"{_AVX512},+avx512vnni,+avx512bf16", "vpdpbusd", 32, True, True,
+        "avx512-bf16", "x86_64", "x86-64-v4", f"{_AVX512},+avx512vnni,+avx512bf16", "vpdpbusd", 32, True, True, True,
         (*_V4, "avx512vnni", "avx512bf16"),
     ),
-    Target("neon", "aarch64", "generic", "+neon", "widen", 16, True, True, ("neon",)),
-    Target("neon-dotprod", "aarch64", "generic", "+neon,+dotprod", "sdot", 16, True, True, ("neon", "dotprod")),
+    Target("neon", "aarch64", "generic", "+neon", "widen", 16, True, True, True, ("neon",)),
+    Target("neon-dotprod", "aarch64", "generic", "+neon,+dotprod", "sdot", 16, True, True, True, ("neon", "dotprod")),
+    Target(
+        "neon-i8mm", "aarch64", "generic", "+neon,+dotprod,+i8mm", "usdot", 16, True, True, True,
+        ("neon", "dotprod", "i8mm"),
+    ),
 )  # fmt: skip
 
 _ARCHES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
