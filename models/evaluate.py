@@ -131,7 +131,11 @@ def saving(path: str | None) -> Iterator[Callable[[np.ndarray], None]]:
     temporary = Path(f"{path}.{os.getpid()}.tmp")
     try:
         with open(temporary, "wb") as file:
-            yield lambda logits: file.write(np.ascontiguousarray(logits, dtype="<f4").tobytes()) and None
+
+            def save(logits: np.ndarray) -> None:
+                file.write(np.ascontiguousarray(logits, dtype="<f4").tobytes())
+
+            yield save
         os.replace(temporary, path)
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from None

@@ -23,6 +23,7 @@ from gml.ops.lower import (
     KernelContext,
     Operand,
     Place,
+    Row,
     RowSink,
     Rowwise,
     Tiled,
@@ -152,7 +153,7 @@ class _RegionLowering:
         self.prepared: dict[Tensor, Any] = {}
         #: values of tile producers at the index that is being finished
         self.tile_values: dict[Tensor, Node] = {}
-        self.row: tuple[Operand, ...] = (0, 0, 0)
+        self.row: Row = (0, 0, 0)
 
     # -- values --------------------------------------------------------------------------------------------------------
 
@@ -246,7 +247,7 @@ class _RegionLowering:
         else:
             self.k.for_lanes(self.k.size(out.ne[0]), store)
 
-    def _row_index(self, chunk: Node, rows: Tensor) -> tuple[Operand, ...]:
+    def _row_index(self, chunk: Node, rows: Tensor) -> Row:
         """(i1, i2, i3) of a row number; sizes of 1 cost nothing."""
         axes = [i for i in range(1, 4) if rows.ne[i] != 1]
         found: list[Operand] = [0, 0, 0]
@@ -258,7 +259,8 @@ class _RegionLowering:
                 size = self.k.size(rows.ne[axis])
                 found[axis - 1] = self.k.value(flat) % size
                 flat = self.k.value(flat) // size
-        return tuple(found)
+        i1, i2, i3 = found
+        return i1, i2, i3
 
     def tiles(self, tiles: Sequence[Tensor]) -> None:
         """Tiles of the producers, finished by the elementwise members in registers."""

@@ -117,7 +117,13 @@ def _grow(node: Tensor, members: list[Tensor], users: dict, needed: set[Tensor],
     while pending:
         consumer = pending.pop()
         for source in _pullable_sources(consumer):
-            if source in members or source.is_leaf or source in needed or source.view_of is not None or source.op.view:
+            if (
+                source in members
+                or source.is_leaf
+                or source in needed
+                or source.view_of is not None
+                or _is_view(source)
+            ):
                 continue
             if (
                 any(user not in members for user in users[source])
@@ -153,6 +159,10 @@ def _finishes_tiles(node: Tensor, users: dict, needed: set[Tensor]) -> bool:
     )
 
 
+def _is_view(node: Tensor) -> bool:
+    return node.op is not None and node.op.view
+
+
 def _iterated(node: Tensor) -> Tensor:
     """The tensor whose rows the region visits."""
     form = form_of(node)
@@ -177,8 +187,6 @@ def _same_rows(source: Tensor, iterated: Tensor) -> bool:
 def _can_finish(node: Tensor, source: Tensor, members: list[Tensor], tiles: list[Tensor], form: Tiles) -> bool:
     """Whether tiles of `source` can be finished by the elementwise members and stored as `node`."""
     if not all(isinstance(form_of(m), Elementwise) for m in members if m not in tiles) or source.ne != node.ne:
-        return False
-    if node.op.writes is not None and node.view_of is not None and node.ne != source.ne:
         return False
     if not tiles:
         return True

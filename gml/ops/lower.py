@@ -184,10 +184,11 @@ class KernelContext:
         """Where the (scalar) condition does not hold, make the run fail with this message afterwards."""
         number = crc32(message.encode()) | 1
         self.failures[number] = message
-        assert self._sizes is not None
+        sizes = self._sizes
+        assert sizes is not None
         self.b.when(
             self.b.cmp("eq", self.b.cast(condition, I32), 0),
-            lambda: self.b.store(self._sizes, 8 * len(self.size_names), self.b.i64(number)),
+            lambda: self.b.store(sizes, 8 * len(self.size_names), self.b.i64(number)),
         )
 
     def value(self, operand: Operand) -> Node:

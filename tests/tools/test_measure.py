@@ -16,7 +16,9 @@ def out_of(capsys: pytest.CaptureFixture[str], *args: str) -> str:
 
 
 def test_bench_prints_rows(pulled, capsys) -> None:
-    found = json.loads(out_of(capsys, "bench", str(pulled("smollm2")), *"-p 16 -n 4 -t 2 -r 2 -o json".split()))
+    found = json.loads(
+        out_of(capsys, "bench", str(pulled("smollm2")), *["-p", "16", "-n", "4", "-t", "2", "-r", "2", "-o", "json"])
+    )
     assert [row["test"] for row in found["rows"]] == ["pp16", "tg4"]
     for row in found["rows"]:
         assert 0 < row["tok_s_min"] <= row["tok_s"] <= row["tok_s_max"]
@@ -24,7 +26,7 @@ def test_bench_prints_rows(pulled, capsys) -> None:
     assert found["rows"][0]["gb_s"] is None
     assert found["rows"][1]["gb_s"] > 0
     assert found["model_bytes"] > 90e6
-    table = out_of(capsys, "bench", str(pulled("smollm2")), *"-p 0 -n 2 -r 1".split())
+    table = out_of(capsys, "bench", str(pulled("smollm2")), *["-p", "0", "-n", "2", "-r", "1"])
     assert "| tg2 |" in table
     assert "| pp" not in table
 

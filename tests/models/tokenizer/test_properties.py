@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gml.errors import TokenizerError
-from gml.models.tokenizer.pretokenizers import PRETOKENIZERS, TABLE, split_chain, split_fused
 from gml.models.tokenizer import special
+from gml.models.tokenizer.pretokenizers import PRETOKENIZERS, TABLE, split_chain, split_fused
 from gml.models.tokenizer.special import SpecialMatcher
 from gml.models.tokenizer.spm import splitter
 
