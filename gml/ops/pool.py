@@ -5,6 +5,7 @@ Sizes and orders are ggml's, width before height. Next module: `gml/ops/ssm.py`.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,10 @@ POOLS = ("avg", "max")
 LOWEST = -float(np.finfo(np.float32).max)
 
 
+#: elements of a window: the reference gathers them for every place
+MAX_WINDOW = 1 << 16
+
+
 @dataclass(frozen=True)
 class PoolAttrs:
     """op: "avg" or "max"; the others numbers or pairs (width, height)."""
@@ -40,6 +45,10 @@ class PoolAttrs:
 def _infer_pool(attrs: PoolAttrs, a: Tensor) -> Inferred:
     needs_float(a)
     check_steps(attrs)
+    n_window = math.prod(attrs.kernel)
+    rule(
+        n_window <= MAX_WINDOW, f"a window may have at most {MAX_WINDOW} elements, {list(attrs.kernel)} has {n_window}"
+    )
     rule(attrs.op in POOLS, f"op must be one of {', '.join(POOLS)}, found {attrs.op!r}")
     steps = zip(attrs.kernel, attrs.stride, attrs.padding, strict=True)
     places = [n_places(a.ne[i], *how) for i, how in enumerate(steps)]
