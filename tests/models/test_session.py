@@ -132,3 +132,19 @@ def test_cancelling_between_chunks_keeps_what_was_evaluated(model) -> None:
     result = session.evaluate(PROMPT, cancel=lambda: len(asked) == 2 or asked.append(1))
     assert result.shape[0] == 0
     assert session.tokens == PROMPT[:4]
+
+
+@pytest.mark.parametrize("backend", ["reference", "exact"])
+def test_gemma_logits_and_greedy_ids(backend, pulled, vectors) -> None:
+    cases = json.loads((vectors / "logits" / "gemma3-270m-q4_k_m.json").read_text())
+    gemma = Model.load(pulled("gemma3-270m"))
+    session = Session(gemma, backend=BACKENDS[backend](), n_ctx=64, kv_type="F32")
+    for case in cases[:3]:
+        session.reset()
+        assert largest_difference(session.evaluate(case["ids"], logits="all"), case["positions"]) <= 0.01
+    session.reset()
+    ids, row = [], session.evaluate(cases[0]["ids"])[0]
+    for _ in cases[0]["greedy_ids"]:
+        ids.append(int(row.argmax()))
+        row = session.evaluate(ids[-1:])[0]
+    assert ids == cases[0]["greedy_ids"]
