@@ -10,6 +10,10 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write golden files anew instead of comparing")
+
+
 @pytest.fixture(scope="session")
 def vectors() -> Path:
     """The folder of test vectors (`GML_VECTORS`, or `shared/vectors` beside the repository), or a visible skip."""

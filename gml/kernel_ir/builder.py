@@ -285,6 +285,15 @@ class Builder:
         """Call a Python function with these values (map_custom)."""
         return self._node("call", type, args, {"fn": fn})
 
+    @property
+    def block(self) -> Block:
+        """The innermost open block."""
+        return self._blocks[-1]
+
+    def is_open(self, block: Block) -> bool:
+        """Whether values of this block can be used now."""
+        return block in self._blocks
+
     def emit(self, kind: str, type: Type, args: tuple[Node, ...], attrs: dict[str, Any]) -> Node:
         """A node of any kind without blocks, as it is."""
         return self._node(kind, type, args, attrs)

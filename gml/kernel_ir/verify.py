@@ -6,6 +6,8 @@ Passes may rely on it: valid IR in, valid IR out. Next module: `lanes.py`.
 
 from __future__ import annotations
 
+import re
+
 from gml.kernel_ir.builder import KernelError
 from gml.kernel_ir.nodes import I64, MAX_DEPTH, PTR, Block, Kernel, Node
 from gml.kernel_ir.printer import print_node
@@ -35,6 +37,8 @@ class _Verifier:
         raise KernelError(f"kernel {self.kernel.name}: {line}{rule}")
 
     def kernel_rules(self) -> None:
+        if not re.fullmatch(r"[A-Za-z_]\w*", self.kernel.name, re.ASCII):
+            raise KernelError(f"kernel {self.kernel.name!r}: the name must be an identifier, for it names a function")
         names = [p.attrs.get("name") for p in self.kernel.params]
         for i, param in enumerate(self.kernel.params):
             if param.kind != "param" or param.attrs.get("index") != i:

@@ -6,6 +6,7 @@ expected comes from Python's unbounded integers, fractions, `struct` and numpy, 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -112,6 +113,11 @@ def pairs(t: Type, n_edges: int = 12) -> tuple[np.ndarray, np.ndarray]:
     return tuple(np.ascontiguousarray(v.reshape(-1)) for v in np.meshgrid(edges, edges))  # type: ignore[return-value]
 
 
+def identifier(name: str) -> str:
+    """A sample's name as a kernel's name."""
+    return re.sub(r"\W", "_", name)
+
+
 def start(name: str, n_buffers: int) -> tuple[Builder, list[Node]]:
     """A builder and the conventional parameters: buffers, then sizes, begin, end."""
     b = Builder(name)
@@ -131,7 +137,7 @@ def lanewise(
     """A kernel that applies `make(b, *values)` to all of some arrays, so many lanes at a time."""
 
     def build() -> Kernel:
-        b, params = start(name.replace("-", "_").replace(" ", "_"), len(sources) + 1)
+        b, params = start(identifier(name), len(sources) + 1)
 
         def body(i: Node) -> None:
             values = [b.load(p, i * (t.bits // 8), t.vec(lanes)) for p, t in zip(params, types, strict=False)]
@@ -162,7 +168,7 @@ def whole(
     """A kernel of its own: body(b, *parameters)."""
 
     def build() -> Kernel:
-        b, params = start(name.replace("-", "_"), len(buffers))
+        b, params = start(identifier(name), len(buffers))
         body(b, *params)
         return b.finish()
 
