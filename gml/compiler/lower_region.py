@@ -13,7 +13,7 @@ from typing import Any
 from gml.compiler.regions import Region, form_of
 from gml.compiler.state import Options
 from gml.dims import Dim, is_static
-from gml.kernel_ir import Kernel, KernelError, Node
+from gml.kernel_ir import Block, Kernel, KernelError, Node
 from gml.ops.lower import (
     Chunks,
     Direct,
@@ -151,6 +151,8 @@ class _RegionLowering:
         self.k, self.region = k, region
         #: per node: the element function of rowwise ops, made once per row
         self.prepared: dict[Tensor, Any] = {}
+        #: values that were pulled already, and the block in which they can be used
+        self.pulled: dict[Any, tuple[Node, Block]] = {}
         #: values of tile producers at the index that is being finished
         self.tile_values: dict[Tensor, Node] = {}
         self.row: Row = (0, 0, 0)
@@ -165,6 +167,15 @@ class _RegionLowering:
         """The value of a member at an index."""
         if node in self.tile_values:
             return self.tile_values[node]
+        key = (node, index, lanes)
+        known = self.pulled.get(key)
+        if known is not None and self.k.b.is_open(known[1]):
+            return known[0]
+        value = self._pull(node, index, lanes)
+        self.pulled[key] = (value, self.k.b.block)
+        return value
+
+    def _pull(self, node: Tensor, index: Index, lanes: int) -> Node:
         op, form = node.op, form_of(node)
         assert op is not None
         if lanes > 1 and not self._vector(node):
@@ -274,6 +285,7 @@ class _RegionLowering:
     def finish_tile(self, values: dict[Tensor, Node], target: Place, index: Index) -> None:
         """Store a vector of results, after the elementwise members."""
         self.tile_values = values
+        self.pulled.clear()
         out = self.region.out
         self._put_tile(target, index, values.get(out))
         self.tile_values = {}

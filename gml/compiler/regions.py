@@ -25,6 +25,12 @@ from gml.tensor import Tensor
 Pulled = (Elementwise, Indexed, Rowwise)
 
 
+#: nodes of a region: pulling recurses over them
+MAX_MEMBERS = 64
+#: rowwise nodes of a region: each one asks its sources for a row several times
+MAX_ROWWISE = 2
+
+
 @dataclass(eq=False)
 class Region:
     """Fused nodes that become one kernel.
@@ -132,6 +138,8 @@ def _grow(node: Tensor, members: list[Tensor], users: dict, needed: set[Tensor],
             ):
                 continue
             form = form_of(source)
+            if len(members) >= MAX_MEMBERS or (isinstance(form, Rowwise) and n_rowwise(members) >= MAX_ROWWISE):
+                continue
             if not isinstance(sink, Elementwise) and _finishes_tiles(source, users, needed):
                 continue
             if isinstance(form, Pulled) and _same_rows(source, iterated):
@@ -142,6 +150,11 @@ def _grow(node: Tensor, members: list[Tensor], users: dict, needed: set[Tensor],
             elif isinstance(form, Tiles) and _can_finish(node, source, members, tiles, form):
                 members.append(source)
                 tiles.append(source)
+
+
+def n_rowwise(members: Sequence[Tensor]) -> int:
+    """How many of them work per row first."""
+    return sum(isinstance(form_of(m), Rowwise) for m in members)
 
 
 def _finishes_tiles(node: Tensor, users: dict, needed: set[Tensor]) -> bool:
@@ -207,5 +220,8 @@ def _writers(state: State, order: dict[Tensor, int]) -> dict[Tensor, list[int]]:
 
 def _undisturbed(early: Tensor, late: Tensor, order: dict[Tensor, int], writers: dict[Tensor, list[int]]) -> bool:
     """Whether computing `early` only when `late` is computed sees the same storage."""
+    if early not in order:
+        # computed by the setup already
+        return False
     start, stop = order[early], order[late]
     return not any(start < at < stop for s in early.src for at in writers.get(s.root, ()))

@@ -145,3 +145,24 @@ def test_equal_layers_share_kernels() -> None:
     assert sum(len(phase) for phase in compiled.step) == 16
     # the first layer reads the input, the others a result; the last one is the output
     assert len({i.kernel for phase in compiled.step for i in phase}) <= 5
+
+
+def test_long_chains_compile_and_keep_their_values() -> None:
+    for step, n in ((lambda y: (y + y) * 0.5, 200), (gml.soft_max, 40), (gml.relu, 2000)):
+        context = gml.Context()
+        y = context.input("x", gml.F32, [16, 2])
+        for _ in range(n):
+            y = step(y)
+        x = np.linspace(-1, 1, 32, dtype=np.float32).reshape(2, 16)
+        found = gml.compile(gml.Graph(y), CpuBackend(2))(x=x)
+        expected = gml.compile(gml.Graph(y), "reference")(x=x)
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_elementwise_constants_are_computed_once_by_the_setup() -> None:
+    context = gml.Context()
+    c = context.constant(np.ones(16, np.float32))
+    y = context.input("x", gml.F32, [16, 2]) + (c + c) * 0.5
+    program = gml.compile(gml.Graph(y), CpuBackend(2))
+    np.testing.assert_array_equal(program(x=np.zeros((2, 16))), np.ones((2, 16)))
+    assert [len(phase) for phase in program.compiled.step] == [1]
