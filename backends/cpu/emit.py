@@ -41,6 +41,12 @@ def _compare(how: str, t: Type) -> str:
     return f"icmp {how if how in ('eq', 'ne') else ('s' if t.kind == 'i' else 'u') + how}"
 
 
+def _attributes(target: Target) -> str:
+    """Registers of the target's width, not of the widest that the processor has."""
+    width = target.vector_bytes * 8
+    return f' "min-legal-vector-width"="{width}" "prefer-vector-width"="{width}"' if target.arch == "x86_64" else ""
+
+
 class Emitter(Writer):
     """Writes one kernel as a function."""
 
@@ -49,10 +55,8 @@ class Emitter(Writer):
         self.target = target
         self.scratch_bytes = 0
         self._label = "entry"
-        self.lines += [
-            f"define void @{kernel.name}(ptr %args, ptr %sizes, ptr %scratch, i64 %begin, i64 %end) {{",
-            "entry:",
-        ]
+        parameters = "ptr %args, ptr %sizes, ptr %scratch, i64 %begin, i64 %end"
+        self.lines += [f"define void @{kernel.name}({parameters}){_attributes(target)} {{", "entry:"]
         self._parameters(kernel)
         self._block(kernel.body)
         self.lines += ["  ret void", "}"]

@@ -15,12 +15,15 @@ import numpy as np
 
 from gml.backends.cpu.emit import emit_module
 from gml.backends.cpu.legalise import legalise
-from gml.backends.cpu.target import Target
-from gml.errors import Error
+from gml.backends.cpu.target import Target, detect, runs_here
+from gml.errors import Error, UnsupportedError, UsageError
 from gml.kernel_ir import Kernel
 
 #: LLVM's effort: 2 is as fast as 3 on kernels that are vector code already, and compiles quicker
 SPEED_LEVEL = 2
+
+#: pointers without a type, and the pass manager, as they are today
+OLDEST_LLVM = 20
 
 KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
@@ -32,10 +35,14 @@ class CompileError(Error):
 @cache
 def _binding() -> Any:
     """llvmlite's binding, initialised for this machine."""
+    import llvmlite
     import llvmlite.binding as llvm
 
-    if tuple(int(v) for v in llvm.llvm_version_info[:1]) < (20,):
-        llvm.initialize()
+    if int(llvm.llvm_version_info[0]) < OLDEST_LLVM:
+        raise UnsupportedError(
+            f"llvmlite {llvmlite.__version__} has LLVM {llvm.llvm_version_info[0]}, gml needs {OLDEST_LLVM} or later;"
+            " run `pip install -U 'llvmlite>=0.45'`, or use the reference backend"
+        )
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     return llvm
@@ -133,7 +140,8 @@ class Module:
 
 
 def compile_kernels(kernels: Sequence[Kernel], target: Target | None = None) -> Module:
-    """Kernels compiled for this machine, without the cache."""
-    from gml.backends.cpu.target import detect
-
-    return Module(*compile_object(kernels, target or detect()))
+    """Kernels compiled for this machine, without the cache. Raises `UsageError` for a target that it cannot run."""
+    target = target or detect()
+    if not runs_here(target, host_features()):
+        raise UsageError(f"this machine cannot run target {target.name!r}; `assembly` shows code for any")
+    return Module(*compile_object(kernels, target))

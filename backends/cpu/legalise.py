@@ -21,21 +21,18 @@ _ARITHMETIC = frozenset(("add", "sub", "mul", "div", "rem", "min", "max", "neg",
 def legalise(kernel: Kernel, target: Target) -> Kernel:
     """The kernel without nodes that the target has no code for."""
 
-    def rule(b: Builder, node: Node, args: Sequence[Node]) -> Node | None:
-        kind = node.kind
-        if kind == "math":
+    def everywhere(b: Builder, node: Node, args: Sequence[Node]) -> Node | None:
+        if node.kind == "math":
             return expand_math(b, node, args)
-        if kind in ("div", "rem"):
-            if node.type.is_int:
-                return _integer_division(b, node, args)
-        elif kind == "fma" and not target.fma and node.type.bits == 32:
-            return fused(b, *args)
+        if node.kind in ("div", "rem") and node.type.is_int:
+            return _integer_division(b, node, args)
         return None
 
-    def narrow(b: Builder, node: Node, args: Sequence[Node]) -> Node | None:
-        """For targets without half floats or rounding: a second time over, as one replacement may need another."""
+    def without_instructions(b: Builder, node: Node, args: Sequence[Node]) -> Node | None:
         if not target.f16 and (made := _half(b, node, args)) is not None:
             return made
+        if node.kind == "fma" and not target.fma and node.type.bits == 32:
+            return fused(b, *args)
         if not target.rounds:
             if node.kind == "round":
                 return rounded(b, node.attrs["how"], args[0])
@@ -43,9 +40,10 @@ def legalise(kernel: Kernel, target: Target) -> Kernel:
                 return b.emit("cast", node.type, (rounded(b, "even", args[0]),), {})
         return None
 
-    made = rebuild(kernel, rule)
-    for _ in range(0 if target.f16 and target.rounds else 2):
-        made = rebuild(made, narrow)
+    made = rebuild(kernel, everywhere)
+    if not (target.f16 and target.rounds and target.fma):
+        # twice: a half float that is rounded becomes an f32 that is rounded
+        made = rebuild(rebuild(made, without_instructions), without_instructions)
     return made
 
 
