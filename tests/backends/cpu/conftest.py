@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 
-@pytest.fixture(scope="session", autouse=True)
-def compiled_here(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """An empty object cache, so that every run compiles what it tests."""
-    patch = pytest.MonkeyPatch()
-    patch.setenv("GML_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-    yield
-    patch.undo()
+@pytest.fixture(scope="session")
+def compiled_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An object cache that starts empty, so that every run compiles what it tests."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(autouse=True)
+def compiled_here(compiled_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use it for the tests of this folder only: others look for pulled models in the user's."""
+    monkeypatch.setenv("GML_CACHE_DIR", str(compiled_folder))
