@@ -88,14 +88,15 @@ def test_same_bits_token_by_token(model, long_ids, at_once) -> None:
     np.testing.assert_array_equal(session.evaluate(long_ids, logits=[0, 99, 511, 599]), at_once)
 
 
-@pytest.mark.parametrize("backend", ["reference", "cpu"])
-def test_truncating_and_going_on_gives_the_same_logits(backend, model) -> None:
-    session = Session(model, backend=backend, n_ctx=64)
+@pytest.mark.parametrize(("backend", "kv_type", "tolerance"), [("reference", "F32", 1e-4), ("cpu", "F16", 0.0)])
+def test_truncating_and_going_on_gives_the_same_logits(backend, kv_type, tolerance, model) -> None:
+    """The compiled backend gives the same bits; numpy's sums depend on the batch, which an F16 cache would magnify."""
+    session = Session(model, backend=backend, n_ctx=64, kv_type=kv_type)
     first = session.evaluate(PROMPT)
     session.evaluate([29, 28, 198])
     session.truncate(3)
     assert session.tokens == PROMPT[:3]
-    np.testing.assert_allclose(session.evaluate(PROMPT[3:]), first, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(session.evaluate(PROMPT[3:]), first, rtol=0, atol=tolerance)
 
 
 def test_no_logits_are_computed_when_none_are_wanted(model) -> None:
