@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gml.backends.cpu.dot import group_dot, lookup
+from gml.backends.cpu.dot import group_dots, lookup
+from gml.backends.cpu.order import dots_together, only_for_dots, runs, users
 from gml.backends.cpu.target import Target
 from gml.backends.cpu.text import Writer, constant, llvm_type, suffix
 from gml.kernel_ir import BOOL, F16, U16, Block, Kernel, KernelError, Node, Type
@@ -55,6 +56,8 @@ class Emitter(Writer):
         self.target = target
         self.scratch_bytes = 0
         self._label = "entry"
+        self._users = users(kernel)
+        self._waiting: frozenset[Node] = frozenset()
         parameters = "ptr %args, ptr %sizes, ptr %scratch, i64 %begin, i64 %end"
         self.lines += [f"define void @{kernel.name}({parameters}){_attributes(target)} {{", "entry:"]
         self._parameters(kernel)
@@ -73,15 +76,40 @@ class Emitter(Writer):
             n_buffers += 1
 
     def _block(self, block: Block) -> None:
-        for node in block.nodes:
-            opcode = _BINARY.get(node.type.kind, {}).get(node.kind)
-            if opcode is not None:
-                self.names[node] = self.new(f"{opcode} {self.typed(node.args[0])}, {self.value(node.args[1])}")
-                continue
-            handler = getattr(self, f"_emit_{node.kind}", None)
-            if handler is None:
-                raise KernelError(f"the CPU backend has no code for node kind {node.kind!r} of type {node.type}")
-            handler(node)
+        for nodes in runs(block):
+            self._waiting = only_for_dots(nodes, self._users)
+            for i, node in enumerate(nodes):
+                if node in self.names or node in self._waiting:
+                    continue
+                if node.kind == "group_dot":
+                    self._dots(nodes[i:])
+                else:
+                    self._node(node)
+
+    def _node(self, node: Node) -> None:
+        opcode = _BINARY.get(node.type.kind, {}).get(node.kind)
+        if opcode is not None:
+            self.names[node] = self.new(f"{opcode} {self.typed(node.args[0])}, {self.value(node.args[1])}")
+            return
+        handler = getattr(self, f"_emit_{node.kind}", None)
+        if handler is None:
+            raise KernelError(f"the CPU backend has no code for node kind {node.kind!r} of type {node.type}")
+        handler(node)
+
+    def _dots(self, nodes: Sequence[Node]) -> None:
+        """A dot product at once with those behind it that have the same weights and do not depend on it."""
+        chosen, needed = dots_together(nodes)
+        for node in needed:
+            if node not in self.names and node not in self._waiting:
+                self._node(node)
+        group_dots(self, chosen, self.target, self._write)
+
+    def _write(self, node: Node) -> None:
+        """Write what waits for the dot product that uses it."""
+        if node in self._waiting and node not in self.names:
+            for arg in node.args:
+                self._write(arg)
+            self._node(node)
 
     def _emit_const(self, node: Node) -> None:
         """Constants are written where they are used; parameters and results have their names already."""
@@ -263,9 +291,6 @@ class Emitter(Writer):
 
     def _emit_lookup(self, node: Node) -> None:
         lookup(self, node, self.target)
-
-    def _emit_group_dot(self, node: Node) -> None:
-        group_dot(self, node, self.target)
 
     # -- structure -----------------------------------------------------------------------------------------------------
 
