@@ -100,6 +100,13 @@ def assembly(kernels: Sequence[Kernel], target: Target) -> str:
     return machine.emit_assembly(_optimised(llvm_text(kernels, target), machine, target.triple))
 
 
+def cross_compile(kernels: Sequence[Kernel], target: Target) -> tuple[bytes, dict[str, int]]:
+    """An object file for Linux on any target of the table, to be linked and run elsewhere, and scratch bytes."""
+    text, scratch = emit_module([legalise(k, target) for k in kernels], target)
+    machine = _machine(target, foreign=True)
+    return machine.emit_object(_optimised(text, machine, target.triple)), scratch
+
+
 def compile_object(kernels: Sequence[Kernel], target: Target, extra: str = "") -> tuple[bytes, dict[str, int]]:
     """An object file for this machine with all kernels (and `extra` LLVM IR), and their scratch bytes."""
     text, scratch = emit_module([legalise(k, target) for k in kernels], target)

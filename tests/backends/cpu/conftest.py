@@ -1,10 +1,15 @@
-"""Compiled code of the tests goes to a folder of its own."""
+"""Compiled code of the tests goes to a folder of its own; modules beside the tests can be imported."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
+
+HERE = Path(__file__).resolve().parent
+#: bench_panel and the like, and the kernel IR's samples
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "gml")]
 
 
 @pytest.fixture(scope="session")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import platform
 import re
-import sys
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
+from bench_panel import panel_data, panel_kernel
 
 from gml.backends.cpu import jit
 from gml.backends.cpu.jit import assembly, compile_kernels, host_features
@@ -18,9 +17,6 @@ from gml.backends.cpu.target import TARGETS, by_name, detect, runs_here
 from gml.debug import knobs
 from gml.errors import UnsupportedError, UsageError
 from gml.kernel_ir import F16, F32, F64, I8, I32, I64, U8, Builder, Kernel, Node, Type
-
-sys.path.insert(0, str(Path(__file__).parent))
-from bench_panel import panel_data, panel_kernel
 
 NAMES = [t.name for t in TARGETS]
 X86 = [t.name for t in TARGETS if t.arch == "x86_64"]
