@@ -23,7 +23,7 @@ class Knob:
 
 
 KNOBS = {
-    "debug": Knob("GML_DEBUG", int, 0, "1: tracebacks and timings, 2: graphs, higher levels: stages of the compiler"),
+    "debug": Knob("GML_DEBUG", int, 0, "1: a traceback where an error would be one line"),
     "threads": Knob("GML_THREADS", int, 0, "worker threads; 0: one per physical core"),
     "target": Knob(
         "GML_TARGET", str, "", "instruction set to compile for (x86-64, avx2, ...); empty: the best this machine has"

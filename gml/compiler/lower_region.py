@@ -1,18 +1,18 @@
 """From a region to a kernel: the region's last op asks its sources for values, and they theirs, down to loads.
 
-Arrives: a `Region`; leaves: a kernel in kernel IR, and its `Signature`: equal regions (22 equal layers) have equal
-signatures and share one kernel. Next module: `plan.py`.
+Arrives: a `Region`; leaves: a kernel in kernel IR, and its signature: equal regions (22 equal layers) have equal
+ones and share a kernel. Next module: `plan.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from gml.compiler.regions import Region, form_of
 from gml.compiler.state import Options
 from gml.dims import Dim, is_static
+from gml.dtypes import F32
 from gml.kernel_ir import Block, Kernel, KernelError, Node
 from gml.ops.lower import (
     Chunks,
@@ -35,13 +35,6 @@ from gml.ops.lower import (
 from gml.tensor import Tensor, product
 
 
-@dataclass(frozen=True)
-class Signature:
-    """What a kernel depends on: everything about a region but which buffers it works on."""
-
-    text: str
-
-
 def region_roots(region: Region) -> list[Tensor]:
     """The tensors whose storage the kernel gets pointers to, in the order of its parameters."""
     found: dict[Tensor, None] = {}
@@ -50,8 +43,8 @@ def region_roots(region: Region) -> list[Tensor]:
     return list(found)
 
 
-def signature(region: Region, options: Options) -> Signature:
-    """Equal for regions that can share a kernel."""
+def signature(region: Region, options: Options) -> str:
+    """Everything that the kernel depends on, but not which buffers it works on: equal regions can share a kernel."""
     roots = {root: i for i, root in enumerate(region_roots(region))}
     inputs = {t: i for i, t in enumerate(region.inputs)}
     members = {t: i for i, t in enumerate(region.nodes)}
@@ -62,7 +55,7 @@ def signature(region: Region, options: Options) -> Signature:
         src = [f"n{members[s]}" if s in members else f"i{inputs[s]}" for s in t.src]
         rows.append(f"{t.op.name if t.op else ''} {t.attrs!r} {src} {_shape_text(t)}")
     rows.append(f"out root={roots[region.out.root]}")
-    return Signature("\n".join(rows))
+    return "\n".join(rows)
 
 
 def _shape_text(t: Tensor) -> str:
@@ -214,7 +207,7 @@ class _RegionLowering:
 
     def _rounded(self, node: Tensor, value: Node) -> Node:
         """The value as it would come back from the node's storage type."""
-        if node is self.region.out or node.type.name == "F32" or node.type.is_integer:
+        if node is self.region.out or node.type is F32 or node.type.is_integer:
             return value
         return from_storage(self.k.b, node.type, to_storage(self.k.b, node.type, value))
 

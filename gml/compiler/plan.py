@@ -16,6 +16,7 @@ from gml.compiler.phases import lay_out
 from gml.compiler.regions import Region, fuse
 from gml.compiler.state import State
 from gml.kernel_ir import Kernel
+from gml.kernel_ir.verify import verify
 from gml.ops.lower import Chunks
 from gml.tensor import Tensor
 
@@ -57,9 +58,10 @@ class CompiledGraph:
 
     @cached_property
     def kernels(self) -> dict[str, Kernel]:
-        """The kernels by name, lowered when first asked for."""
+        """The kernels by name, lowered and verified when first asked for."""
         state = self.state
-        return {name: lower_region(region, name, state.dims, state.options) for name, region in self.regions.items()}
+        made = {name: lower_region(region, name, state.dims, state.options) for name, region in self.regions.items()}
+        return {name: verify(kernel) for name, kernel in made.items()}
 
 
 def make_plan(state: State) -> CompiledGraph:
@@ -109,7 +111,7 @@ def _invoke(region: Region, compiled: CompiledGraph, names: dict[str, str]) -> I
     buffers = tuple(region_roots(region))
     if region.callback:
         return Invocation("", buffers, Chunks(()), region)
-    key = signature(region, state.options).text
+    key = signature(region, state.options)
     if key not in names:
         names[key] = f"k{len(names)}_{'_'.join(dict.fromkeys(n.op.name for n in region.nodes if n.op))}"[:80]
         compiled.regions[names[key]] = region

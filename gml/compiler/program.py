@@ -61,11 +61,7 @@ class PlannedProgram(Program):
         if not self._ran:
             raise GraphError("nothing to read yet: run the program first")
         blocks = strided(moved, self.storage(moved.root), self.values)
-        if moved.type.name == "F32" or moved.type.is_integer:
-            decoded = blocks
-        else:
-            decoded = moved.type.decode(blocks)
-        return decoded.reshape([value_of(n, self.values) for n in tensor.shape])
+        return moved.type.decode(blocks).reshape([value_of(n, self.values) for n in tensor.shape])
 
     def call_back(self, region: Region, values: dict[Dim, int]) -> None:
         """Run a region that is a Python function of the user's."""

@@ -21,11 +21,12 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 from zlib import crc32
 
-from gml.dims import Dim, Size, SizeExpr, exact_div
-from gml.dtypes import BF16, F32, DType
-from gml.kernel_ir import BOOL, F64, I8, I16, I32, I64, PTR, U16, U32, Builder, KernelError, Node, Type
+from gml.dims import Dim, Size, SizeExpr
+from gml.dtypes import BF16, DType
+from gml.dtypes import F64 as TF64
 from gml.kernel_ir import F16 as KF16
 from gml.kernel_ir import F32 as KF32
+from gml.kernel_ir import F64, I8, I16, I32, I64, U16, U32, Builder, KernelError, Node, Type
 from gml.tensor import Tensor
 
 Operand: TypeAlias = "Node | int"
@@ -350,10 +351,10 @@ def convert(b: Builder, source: DType, target: DType, raw: Node) -> Node:
     """Stored elements of one scalar type as those of another; floats to integers towards zero."""
     if source is target:
         return raw
-    value = raw if source.name == "F64" else from_storage(b, source, raw)
+    value = raw if source is TF64 else from_storage(b, source, raw)
     if target.is_integer and value.type.is_float:
         return b.cast(b.round("trunc", value), _KERNEL_TYPE[target.name])
-    if target.name == "F64":
+    if target is TF64:
         return b.cast(value, F64)
     return to_storage(b, target, b.cast(value, KF32))
 
@@ -402,10 +403,3 @@ def _times(a: Operand, b: Operand) -> Operand:
     if isinstance(a, int) and isinstance(b, int):
         return a * b
     return b * a if isinstance(a, int) else a * b
-
-
-__all__ = [
-    "BOOL", "F32", "PTR", "ROW_LANES", "Callback", "Chunks", "Direct", "Element", "Elementwise", "Index", "Indexed",
-    "KernelContext", "Lowering", "Operand", "Place", "Row", "RowSink", "Rowwise", "Tiled", "Tiles", "Type", "convert",
-    "exact_div", "from_storage", "row_chunks", "tiles_lanes", "to_storage",
-]  # fmt: skip

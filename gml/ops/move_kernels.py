@@ -5,11 +5,12 @@ Used by `movement.py` and `indexing.py`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from gml.dims import Size
-from gml.dtypes import DType
-from gml.kernel_ir import F16, F32, I8, I32, I64, U16, Node
+from gml.dtypes import F64, DType
+from gml.kernel_ir import F32, I8, I64, Node
 from gml.ops.float_panels import decode_rows
 from gml.ops.lower import (
     Callback,
@@ -29,13 +30,10 @@ from gml.ops.lower import (
 from gml.quants import QuantType
 from gml.tensor import Tensor
 
-#: block formats that kernels can write; the others are encoded by a call into Python between kernels
-WRITABLE = ("Q8_0",)
-
 
 def can_write(type: DType) -> bool:
     """Whether kernels store this type."""
-    return type.is_scalar or type.name in WRITABLE
+    return type.can_pack if isinstance(type, QuantType) else True
 
 
 # -- copies ------------------------------------------------------------------------------------------------------------
@@ -49,7 +47,7 @@ def choose_copy(attrs: Any, out: Tensor, a: Tensor, *rest: Tensor) -> Any:
         return Callback()
     if not a.type.is_scalar or not out.type.is_scalar or a.ne != out.ne:
         return Direct(_copy_converted, _row_chunks)
-    if out.type.name in ("F64", "I64", "I32") or a.type.is_integer:
+    if out.type is F64 or out.type.is_integer or a.type.is_integer:
         # floats pass through f32 when they are pulled; these would lose bits
         return Indexed(lambda k, attrs, index, lanes, a: convert(k.b, a.tensor.type, out.type, a.raw(index, lanes)))
     return Elementwise(lambda b, attrs, x: x)
@@ -131,23 +129,16 @@ def _rows_of(k: KernelContext, chunk: Node, place: Place) -> Row:
     return i1, i2, i3
 
 
-def encode_row(k: KernelContext, out: Place, row: Row, values: Any) -> None:
-    """A row of Q8_0 from values(i0) -> f32 of 16 lanes. Source: ggml `quantize_row_q8_0_ref`."""
-    b, dtype = k.b, out.type
-    start = out.row(row)
+def encode_row(k: KernelContext, out: Place, row: Row, values: Callable[[Node], Node]) -> None:
+    """A row of a block format from values(i0) -> f32 of 16 lanes."""
+    b, dtype, start = k.b, out.type, out.row(row)
+    assert isinstance(dtype, QuantType)
 
     def block(i: Node) -> None:
-        v = [values(i * 32 + part) for part in (0, 16)]
-        d = b.reduce("max", b.max(b.abs(v[0]), b.abs(v[1]))) / 127.0
-        inverse = 1.0 / d
-        # 0, or so small that 1 / d overflows
-        inverse = b.select(b.cmp("lt", inverse, float("inf")), inverse, 0.0)
-        at = i * dtype.type_size
-        b.store(start, at, b.bitcast(b.cast(d, F16), U16))
-        for part, x in zip((0, 16), v, strict=True):
-            b.store(start, at + (2 + part), b.cast(b.round("away", x * b.splat(inverse, 16)), I8))
+        parts = [values(i * dtype.block_size + at) for at in range(0, dtype.block_size, 16)]
+        dtype.pack(b, parts, b.offset(start, i * dtype.type_size))
 
-    b.loop(0, k.value(out.ne[0]) // 32, block)
+    b.loop(0, k.value(out.ne[0]) // dtype.block_size, block)
 
 
 # -- rows by number ----------------------------------------------------------------------------------------------------
@@ -241,8 +232,7 @@ def _pad(k: KernelContext, attrs: Any, index: Index, lanes: int, a: Any) -> Node
         inner.append(moved)
     if inside is None:
         return a.at(tuple(inner), lanes)
-    kind = (I32 if a.tensor.type.name == "I32" else I64) if a.tensor.type.is_integer else F32
-    kind = kind if not a.tensor.type.is_integer else a.kernel_type
+    kind = a.kernel_type if a.tensor.type.is_integer else F32
     (value,) = b.when(inside, lambda: a.at(tuple(inner), lanes), lambda: b.const(0, kind.vec(lanes)))
     return value
 

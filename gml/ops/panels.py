@@ -24,7 +24,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gml.kernel_ir import F32, I8, I32, U8, U16, U32, Builder, Node
+import numpy as np
+
+from gml.kernel_ir import I8, U8, U16, U32, Builder, Node
 from gml.quants import QuantType
 from gml.quants.codes import CodeTraits, code_values, half_value, scale_value, small_value
 
@@ -234,7 +236,65 @@ def group_offsets(b: Builder, layout: PanelLayout, pointer: Node, at: int, group
     return m * small_value(b, stored)
 
 
-__all__ = [
-    "COLUMNS", "F32", "I32", "QUADS", "ROWS", "VECTOR", "PanelLayout", "block_offsets", "block_scales", "group_offsets",
-    "group_scales", "load_quads", "pack_block",
-]  # fmt: skip
+# -- the same in numpy: what packed weights mean ---------------------------------------------------------------------
+
+
+def decode_panels(dtype: QuantType, panels: np.ndarray) -> np.ndarray:
+    """Panels as bytes [n_panels, panel_bytes] to float32 weights [8 n_panels, k]: the values of the file's blocks."""
+    traits = dtype.traits
+    assert traits is not None
+    layout = PanelLayout(traits)
+    n_panels = len(panels)
+    blocks = np.ascontiguousarray(panels).view(np.uint8).reshape(n_panels, -1, layout.block_bytes)
+    d = _stored_scales(traits, blocks[..., : layout.m_at])
+    m = (
+        _halves(blocks[..., layout.m_at : layout.head_bytes]) * np.float32(traits.offset_sign)
+        if traits.offset
+        else None
+    )
+    groups = []
+    for c in range(layout.chunks_per_block):
+        chunk = blocks[..., layout.head_bytes + c * layout.chunk_bytes :][..., : layout.chunk_bytes]
+        codes = _codes(traits, chunk[..., layout.side_bytes :])
+        for g in range(layout.groups_per_chunk):
+            mine = codes[..., g * traits.group : (g + 1) * traits.group].astype(np.float32) - np.float32(traits.zero)
+            scale, offset = d, m
+            if traits.sub_scale:
+                stored = chunk[..., g * ROWS : (g + 1) * ROWS]
+                scale = d * stored.view(np.int8 if traits.sub_scale == "i8" else np.uint8).astype(np.float32)
+            if m is not None and traits.offset == "group":
+                start = layout.sub_scale_bytes + g * ROWS
+                offset = m * chunk[..., start : start + ROWS].astype(np.float32)
+            values = mine * scale[..., None]
+            groups.append(values if offset is None else values + offset[..., None])
+    # [panels, blocks, rows, columns] to rows of whole matrices
+    whole = np.concatenate(groups, axis=-1)
+    return np.ascontiguousarray(whole.transpose(0, 2, 1, 3)).reshape(n_panels * ROWS, -1)
+
+
+def _halves(raw: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(raw).view("<f2").astype(np.float32)
+
+
+def _stored_scales(traits: CodeTraits, raw: np.ndarray) -> np.ndarray:
+    if traits.scale == "e8m0":
+        return np.ldexp(np.float32(1), raw.astype(np.int32) - 128)
+    return _halves(raw) if traits.scale == "f16" else np.ascontiguousarray(raw).view("<f4")
+
+
+def _codes(traits: CodeTraits, raw: np.ndarray) -> np.ndarray:
+    """Planes of 32 columns [..., bits * 32] to codes (or table entries) [..., 8 rows, 32 columns]."""
+    codes = np.zeros((*raw.shape[:-1], QUADS, VECTOR), np.uint8)
+    at = 0
+    for bits, low in PLANES[traits.bits]:
+        for v in range(QUADS * bits // 8):
+            vector = raw[..., at : at + VECTOR]
+            for j in range(8 // bits):
+                field = (vector >> np.uint8(bits * j)) & np.uint8((1 << bits) - 1)
+                codes[..., _quad_of(bits, v, j), :] |= field << np.uint8(low)
+            at += VECTOR
+    # a quad is 8 rows of 4 columns
+    rows = codes.reshape(*raw.shape[:-1], QUADS, ROWS, 4).swapaxes(-3, -2).reshape(*raw.shape[:-1], ROWS, COLUMNS)
+    if traits.signed:
+        return rows.view(np.int8)
+    return rows if traits.table is None else np.array(traits.table, np.int8)[rows]

@@ -17,7 +17,8 @@ import numpy as np
 
 from gml.dtypes import F32 as TF32
 from gml.dtypes import I8 as TI8
-from gml.kernel_ir import F32, I8, I32, I64, Node
+from gml.errors import UnsupportedError
+from gml.kernel_ir import F32, I8, I32, Node
 from gml.ops.base import Inferred, OpDef, Sample, declare, rule
 from gml.ops.float_panels import batch_index
 from gml.ops.lower import Chunks, Direct, KernelContext, Operand, Place, RowSink, Tiles
@@ -29,6 +30,7 @@ from gml.ops.panels import (
     PanelLayout,
     block_offsets,
     block_scales,
+    decode_panels,
     group_offsets,
     group_scales,
     load_quads,
@@ -192,7 +194,7 @@ def _infer_pack(attrs: PackAttrs, w: Tensor) -> Inferred:
 
 
 def _reference_pack(attrs: PackAttrs, w: np.ndarray) -> np.ndarray:
-    raise NotImplementedError
+    raise UnsupportedError("pack_panels is made by the compiler and has no meaning in values; see `decode_panels`")
 
 
 def _lower_pack(k: KernelContext, attrs: PackAttrs, out: Place, w: Place) -> None:
@@ -363,7 +365,28 @@ def _partner(attrs: PackAttrs, out: Tensor, panels: Tensor, x: Tensor) -> Any:
 
 
 def _reference_mul_mat_q8(attrs: PackAttrs, panels: np.ndarray, x: np.ndarray) -> np.ndarray:
-    raise NotImplementedError
+    n3, n2 = panels.shape[:2]
+    w = [decode_panels(attrs.dtype, p) for p in panels.reshape(n3 * n2, *panels.shape[2:])]
+    return _products(np.stack(w).reshape(n3, n2, -1, attrs.k)[:, :, : attrs.n], dequantize_rows(attrs.k, x))
+
+
+def _reference_mul_mat_q8_file(attrs: PackAttrs, w: np.ndarray, x: np.ndarray) -> np.ndarray:
+    return _products(w, dequantize_rows(attrs.k, x))
+
+
+def _products(w: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """x w^T with the batches of w repeated over those of x."""
+    for axis in (0, 1):
+        w = np.repeat(w, x.shape[axis] // w.shape[axis], axis=axis)
+    return x @ w.swapaxes(-1, -2).astype(np.float64)
+
+
+def dequantize_rows(k: int, rows: np.ndarray) -> np.ndarray:
+    """Rows that `quantize_q8` made [..., row bytes], as float64 values [..., k]."""
+    at = ActivationRow(k)
+    raw = np.ascontiguousarray(rows).view(np.int8)
+    d = np.ascontiguousarray(raw[..., at.d : at.sums]).view("<f4").astype(np.float64)
+    return (raw[..., :k].reshape(*raw.shape[:-1], -1, COLUMNS) * d[..., None]).reshape(*raw.shape[:-1], k)
 
 
 mul_mat_q8 = OpDef(
@@ -378,7 +401,7 @@ mul_mat_q8 = OpDef(
 mul_mat_q8_file = OpDef(
     "mul_mat_q8_file",
     _infer_mul_mat_q8,
-    _reference_mul_mat_q8,
+    _reference_mul_mat_q8_file,
     [],
     attrs=PackAttrs,
     lower=Tiles(_chunks, _walk_file, _compute, _partner, _enter_file),
@@ -397,6 +420,3 @@ def refine_mul_mat(attrs: Any, options: Any, w: Tensor, x: Tensor) -> Tensor | N
     if options.layout == "file":
         return mul_mat_q8_file(w, activations, **shape)
     return mul_mat_q8(pack_panels(w, **shape), activations, **shape)
-
-
-__all__ = ["I64", "mul_mat_q8", "pack_panels", "quantize_q8", "refine_mul_mat"]

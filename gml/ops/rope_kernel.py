@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from gml.dims import is_static, max_of
 from gml.dtypes import F32 as TF32
-from gml.kernel_ir import F32, I64, Node
+from gml.kernel_ir import F32, Node
 from gml.ops.base import Inferred, OpDef, Sample, declare, rule
 from gml.ops.lower import Index, Indexed, KernelContext, Row, Rowwise
 from gml.tensor import Tensor
@@ -234,6 +233,3 @@ rope_rotate = declare(
         lower=Indexed(_lower_rotate, _vector_rotate),
     )
 )
-
-
-__all__ = ["I64", "is_static", "max_of", "rope_rotate", "rope_table"]

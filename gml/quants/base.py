@@ -6,6 +6,8 @@ this package, named like it in lower case. Next module: `bits.py`, which the for
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from gml.dtypes import SCALARS, DType
@@ -35,6 +37,15 @@ class QuantType(DType):
     def unpack(self, b: Builder, block: Node) -> Codes:
         """Kernel IR that takes the block at an address apart. See `codes.py`."""
         raise UnsupportedError(f"{self.name}: the format has no `unpack`, so it cannot be compiled")
+
+    def pack(self, b: Builder, values: Sequence[Node], block: Node) -> None:
+        """Kernel IR that encodes a block: f32 vectors of 16 neighbours each, to an address. The bits of `encode`."""
+        raise UnsupportedError(f"{self.name}: kernels do not write the format")
+
+    @property
+    def can_pack(self) -> bool:
+        """True where kernels write the format; others are encoded by a call into Python between kernels."""
+        return type(self).pack is not QuantType.pack
 
     def decode(self, blocks: np.ndarray) -> np.ndarray:
         """Blocks of dtype `self.numpy`, shape [..., n_blocks], to float32 of shape [..., n_blocks * block_size].

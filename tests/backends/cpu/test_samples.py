@@ -8,7 +8,8 @@ import pytest
 import gml
 from gml.backends.cpu import CpuBackend
 from gml.ops.base import Sample, SampleBuilder, registry
-from gml.ops.quantized import quantize_rows
+from gml.ops.panels import decode_panels
+from gml.ops.quantized import mul_mat_q8, mul_mat_q8_file, pack_panels, quantize_q8, quantize_rows
 
 #: largest difference over the largest magnitude of the result, by type
 TOLERANCE = {"F32": 3e-6, "F64": 1e-12, "F16": 1e-3, "BF16": 8e-3}
@@ -81,3 +82,35 @@ def test_integer_kernels_are_exact_on_quantised_activations(dtype: gml.DType, n:
     assert_close(results[0], expected, 3e-6)
     np.testing.assert_array_equal(results[0], results[1])
     np.testing.assert_array_equal(results[0], results[2])
+
+
+@pytest.mark.parametrize("dtype", BLOCKS, ids=lambda t: t.name)
+def test_packed_weights_have_the_values_of_the_files_blocks(dtype: gml.DType) -> None:
+    builder = SampleBuilder(3)
+    w = builder.blocks(dtype, 512, 19)
+    panels = pack_panels(w, type=dtype.name, k=512, n=19)
+    program = gml.compile(gml.Graph(panels), CpuBackend(2, disabled=["hoist"]))
+    program.run()
+    found = decode_panels(dtype, np.array(program.read(panels)))[:19]
+    np.testing.assert_array_equal(found, dtype.decode(w.bytes().view(dtype.numpy).reshape(19, -1)))
+
+
+@pytest.mark.parametrize("layout", ["packed", "file"])
+def test_compiled_products_equal_their_own_reference(layout: str) -> None:
+    builder = SampleBuilder(4)
+    w, x = builder.blocks(gml.Q4_K, 256, 19, 2), builder.f32(256, 5, 4)
+    shape = {"type": "Q4_K", "k": 256, "n": 19}
+    q = quantize_q8(x, k=256)
+    y = mul_mat_q8(pack_panels(w, **shape), q, **shape) if layout == "packed" else mul_mat_q8_file(w, q, **shape)
+    program = gml.compile(gml.Graph(y), CpuBackend(2, disabled=["hoist"]))
+    program.run()
+    packed = y.src[0] if layout == "packed" else None
+    rows = np.asarray(quantize_q8.reference(q.attrs, x.numpy().reshape(1, 4, 5, 256)))
+    if packed is None:
+        weights = gml.Q4_K.decode(w.bytes().view(gml.Q4_K.numpy).reshape(1, 2, 19, 1))
+    else:
+        kept = gml.compile(gml.Graph(packed), CpuBackend(2, disabled=["hoist"]))
+        kept.run()
+        weights = np.array(kept.read(packed)).reshape(1, 2, 3, -1)
+    expected = y.op.reference(y.attrs, weights, rows)
+    assert_close(np.array(program.read(y)).reshape(expected.shape), expected, 3e-6)
