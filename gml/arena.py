@@ -48,6 +48,8 @@ class Arena:
         self.used_bytes = 0
         self.high_water_bytes = 0
         self._chunks: list[np.ndarray] = []
+        #: per chunk how far it was ever handed out: behind that its bytes are still the system's zeros
+        self._used: list[int] = []
         self._chunk = 0
         self._offset = 0
         self._marks: list[Mark] = []
@@ -57,10 +59,11 @@ class Arena:
         """Bytes held from the system."""
         return sum(chunk.nbytes for chunk in self._chunks)
 
-    def alloc(self, n_bytes: int, what: str = "a tensor") -> np.ndarray:
-        """`n_bytes` of memory aligned to 64 bytes, as a uint8 array; contents are undefined.
+    def alloc(self, n_bytes: int, what: str = "a tensor", *, zero: bool = False) -> np.ndarray:
+        """`n_bytes` of memory aligned to 64 bytes, as a uint8 array; contents are undefined, or zeros if asked for.
 
-        `what` names the tensor in the error. Raises `ArenaError` when the limit, or the system's memory, is exceeded.
+        Zeros that come from the system are not written: such memory takes room only when it is used. `what` names the
+        tensor in the error. Raises `ArenaError` when the limit, or the system's memory, is exceeded.
         """
         if not 0 <= n_bytes <= MAX_REQUEST_BYTES:
             raise ArenaError(f"{what}: cannot allocate {n_bytes} bytes; sizes must give between 0 and 2^46 bytes")
@@ -76,8 +79,12 @@ class Arena:
             )
         if not fits:
             self._next_chunk(padded, used_bytes - padded, what)
-        memory = self._chunks[self._chunk][self._offset : self._offset + n_bytes]
+        start, used = self._offset, self._used[self._chunk]
+        memory = self._chunks[self._chunk][start : start + n_bytes]
+        if zero and start < used:
+            memory[: used - start] = 0
         self._offset += padded
+        self._used[self._chunk] = max(used, self._offset)
         self.used_bytes = used_bytes
         self.high_water_bytes = max(self.high_water_bytes, used_bytes)
         return memory
@@ -87,11 +94,12 @@ class Arena:
         following = self._chunk + 1 if self._chunks else 0
         if following == len(self._chunks) or self._chunks[following].nbytes < n_bytes:
             # nothing lives in the chunks behind this one: those kept from earlier use are too small and make way
-            del self._chunks[following:]
+            del self._chunks[following:], self._used[following:]
             size = self.chunk_bytes
             if self.limit_bytes is not None:
                 size = min(size, self.limit_bytes - used_bytes)
-            self._chunks.append(aligned_bytes(max(n_bytes, size), what))
+            self._chunks.append(aligned_bytes(max(n_bytes, size), what, zero=True))
+            self._used.append(0)
         self._chunk, self._offset = following, 0
 
     def mark(self) -> Mark:
@@ -129,10 +137,13 @@ class Arena:
             self._chunks[index][start:end] = 0xFF
 
 
-def aligned_bytes(n_bytes: int, what: str = "a buffer") -> np.ndarray:
-    """A fresh uint8 array of `n_bytes` whose address is a multiple of 64. Raises `ArenaError` when memory is out."""
+def aligned_bytes(n_bytes: int, what: str = "a buffer", *, zero: bool = False) -> np.ndarray:
+    """A fresh uint8 array of `n_bytes` whose address is a multiple of 64, with zeros in it if asked for.
+
+    Raises `ArenaError` when memory is out.
+    """
     try:
-        raw = np.empty(n_bytes + ALIGNMENT, dtype=np.uint8)
+        raw = (np.zeros if zero else np.empty)(n_bytes + ALIGNMENT, dtype=np.uint8)
     except (MemoryError, ValueError):
         raise ArenaError(f"{what}: the system has no {n_bytes} bytes of memory left") from None
     shift = -raw.ctypes.data % ALIGNMENT

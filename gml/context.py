@@ -81,8 +81,7 @@ class Context:
 
     def _leaf(self, name: str, type: DType, ne: Sequence[Size], role: str) -> Tensor:
         tensor = Tensor(type, ne, role=role, name=name)
-        tensor.storage = self.arena.alloc(max_of(tensor.n_bytes), tensor.describe())
-        tensor.storage[:] = 0
+        tensor.storage = self.arena.alloc(max_of(tensor.n_bytes), tensor.describe(), zero=True)
         tensor.owner, tensor.generation = self, self.arena.generation
         self.leaves.append(tensor)
         return tensor

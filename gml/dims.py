@@ -9,36 +9,32 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 from gml.errors import GraphError, ShapeError
 
 Monomial: TypeAlias = "tuple[Dim, ...]"
+#: a graph has few different sizes and computes with them again and again: results are kept
+_remembered = lru_cache(maxsize=1 << 12, typed=True)
 
 
 class SizeExpr:
     """A polynomial with whole coefficients over `Dim`s; immutable and hashable."""
 
-    __slots__ = ("terms",)
+    __slots__ = ("_hash", "terms")
 
     def __init__(self, terms: Mapping[Monomial, int]) -> None:
         self.terms: tuple[tuple[Monomial, int], ...] = tuple(
             sorted(((m, c) for m, c in terms.items() if c), key=lambda term: [d.key for d in term[0]])
         )
+        self._hash = hash(self.terms)
 
     def __add__(self, other: Size) -> Size:
-        terms = dict(_terms(self))
-        for monomial, coefficient in _terms(other):
-            terms[monomial] = terms.get(monomial, 0) + coefficient
-        return _size(terms)
+        return _sum(self, _whole(other))
 
     def __mul__(self, other: Size) -> Size:
-        terms: dict[Monomial, int] = {}
-        for m1, c1 in _terms(self):
-            for m2, c2 in _terms(other):
-                monomial = tuple(sorted(m1 + m2, key=lambda d: d.key))
-                terms[monomial] = terms.get(monomial, 0) + c1 * c2
-        return _size(terms)
+        return _product(self, _whole(other))
 
     __radd__ = __add__
     __rmul__ = __mul__
@@ -66,10 +62,10 @@ class SizeExpr:
         return quotient
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, SizeExpr) and self.terms == other.terms
+        return self is other or (isinstance(other, SizeExpr) and self.terms == other.terms)
 
     def __hash__(self) -> int:
-        return hash(self.terms)
+        return self._hash
 
     def __repr__(self) -> str:
         parts = []
@@ -96,7 +92,8 @@ class Dim(SizeExpr):
         if not (isinstance(max, int) and isinstance(min, int) and 0 <= min <= max < 1 << 48):
             raise ShapeError(f"Dim {name!r}: bounds must be whole numbers with 0 <= min <= max, found {min}..{max}")
         self.name, self.min, self.max = name, min, max
-        super().__init__({(self,): 1})
+        self._hash = hash(self.key)
+        self.terms = (((self,), 1),)
 
     @property
     def key(self) -> tuple[str, int, int]:
@@ -105,24 +102,49 @@ class Dim(SizeExpr):
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Dim):
-            return self.key == other.key
+            return self is other or self.key == other.key
         return super().__eq__(other)
 
     def __hash__(self) -> int:
-        return hash(self.key)
+        return self._hash
 
 
 Size: TypeAlias = int | SizeExpr
 
 
+def _whole(size: Size) -> Size:
+    """The size, with every kind of whole number made an int. Raises `ShapeError` for what is no size."""
+    if isinstance(size, SizeExpr):
+        return size
+    try:
+        return operator.index(size)
+    except TypeError:
+        raise ShapeError(f"sizes are computed with whole numbers and Dims only, found {size!r}") from None
+
+
 def _terms(size: Size) -> Iterable[tuple[Monomial, int]]:
     if isinstance(size, SizeExpr):
         return size.terms
-    try:
-        number = operator.index(size)
-    except TypeError:
-        raise ShapeError(f"sizes are computed with whole numbers and Dims only, found {size!r}") from None
+    number = _whole(size)
     return (((), number),) if number else ()
+
+
+@_remembered
+def _sum(a: SizeExpr, b: Size) -> Size:
+    terms = dict(a.terms)
+    for monomial, coefficient in _terms(b):
+        terms[monomial] = terms.get(monomial, 0) + coefficient
+    return _size(terms)
+
+
+@_remembered
+def _product(a: SizeExpr, b: Size) -> Size:
+    terms: dict[Monomial, int] = {}
+    for m1, c1 in a.terms:
+        for m2, c2 in _terms(b):
+            monomial = tuple(sorted(m1 + m2, key=lambda d: d.key))
+            terms[monomial] = terms.get(monomial, 0) + c1 * c2
+    return _size(terms)
 
 
 def _size(terms: Mapping[Monomial, int]) -> Size:
@@ -153,6 +175,13 @@ def exact_div(size: Size, by: Size) -> Size | None:
     """`size / by` when that is a size for every value of the dims, else None. `by` has one term."""
     if size == by:
         return 1
+    if isinstance(size, int) and isinstance(by, int):
+        return None if by == 0 or size % by else size // by
+    return _quotient(_whole(size), _whole(by))
+
+
+@_remembered
+def _quotient(size: Size, by: Size) -> Size | None:
     divisor = list(_terms(by))
     if len(divisor) != 1 or divisor[0][1] == 0:
         return None
@@ -188,6 +217,11 @@ def max_of(size: Size) -> int:
     """An upper bound: every dim at its max in terms added, at its min in terms subtracted."""
     if not isinstance(size, SizeExpr):
         return size
+    return _greatest(size)
+
+
+@_remembered
+def _greatest(size: SizeExpr) -> int:
     total = 0
     for monomial, coefficient in size.terms:
         for d in monomial:

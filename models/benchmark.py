@@ -1,7 +1,7 @@
-"""How fast a session is: prompt and generation speed, and the memory bandwidth beside it.
+"""How fast a session is: prompt and generation speed, the memory bandwidth beside it, and a peer in the same run.
 
-Arrives: a session; leaves: rows of numbers. Speeds are medians of repeated runs with their extremes; bandwidth is what
-the same number of threads reads from memory with nothing else to do.
+Arrives: a session and tests; leaves: rows of numbers. Speeds are medians of repeated runs with their extremes, and bandwidth
+is what the same number of threads reads from memory with nothing else to do. Next module: `peers.py`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from gml.models.peers import PeerProcess
 from gml.models.session import Session
 
 #: bytes that each thread reads to measure bandwidth: far more than caches hold
@@ -22,8 +23,26 @@ BANDWIDTH_BYTES = 192 << 20
 
 
 @dataclass(frozen=True)
+class Test:
+    """What is measured: `pp` evaluates n tokens at once, `tg` one by one, behind `depth` tokens in the cache."""
+
+    kind: str
+    n: int
+    depth: int = 0
+
+    @property
+    def name(self) -> str:
+        """As llama-bench writes it."""
+        return f"{self.kind}{self.n}" + (f" @ d{self.depth}" if self.depth else "")
+
+
+@dataclass(frozen=True)
 class Row:
-    """One test: `pp512` (prompt) or `tg64` (generation), tokens per second, and GB/s of weights read in generation."""
+    """One test: tokens per second, GB/s of weights read in generation, and what the peer did in the same minutes.
+
+    peer_tok_s  the median of the peer's runs
+    ratio       the median of gml's speed over the peer's, pair by pair
+    """
 
     test: str
     threads: int
@@ -31,10 +50,15 @@ class Row:
     tok_s_min: float
     tok_s_max: float
     gb_s: float | None
+    peer_tok_s: float | None = None
+    ratio: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """The row for JSON."""
-        return {k: round(v, 3) if isinstance(v, float) else v for k, v in vars(self).items()}
+        """The row for JSON; without the peer's columns where there is none."""
+        found = {k: round(v, 3) if isinstance(v, float) else v for k, v in vars(self).items()}
+        if self.ratio is None:
+            del found["peer_tok_s"], found["ratio"]
+        return found
 
 
 def read_bandwidth(n_threads: int) -> float:
@@ -52,41 +76,44 @@ def read_bandwidth(n_threads: int) -> float:
     return best
 
 
-def _ids(session: Session, n: int) -> np.ndarray:
-    """The same arbitrary tokens every time."""
-    return (np.arange(n, dtype=np.int64) * 7919 + 1000) % session.n_vocab
+def run_test(session: Session, test: Test) -> float:
+    """Seconds of one run."""
+    ids = (np.arange(test.depth + test.n, dtype=np.int64) * 7919 + 1000) % session.n_vocab
+    session.reset()
+    if test.depth:
+        session.evaluate(ids[: test.depth], logits=[])
+    started = time.perf_counter()
+    if test.kind == "pp":
+        session.evaluate(ids[test.depth :])
+    else:
+        for i in ids[test.depth :].tolist():
+            session.evaluate([i])
+    return time.perf_counter() - started
 
 
-def _row(test: str, threads: int, n_tokens: int, seconds: list[float], n_bytes: int | None) -> Row:
-    speeds = [n_tokens / s for s in seconds]
+def measure(session: Session, test: Test, repeats: int, threads: int, peer: PeerProcess | None = None) -> Row:
+    """Run a test several times, in turn with the peer when there is one; the first run of each is not counted."""
+    warm = Test(test.kind, min(test.n, 16), min(test.depth, 16))
+    run_test(session, warm)
+    if peer is not None:
+        peer.seconds(warm.kind, warm.n, warm.depth)
+    seconds, of_peer = [], []
+    for _ in range(repeats):
+        seconds.append(run_test(session, test))
+        if peer is not None:
+            of_peer.append(peer.seconds(test.kind, test.n, test.depth))
+    speeds = [test.n / s for s in seconds]
     median = statistics.median(speeds)
-    gb_s = None if n_bytes is None else median * n_bytes / 1e9
-    return Row(test, threads, median, min(speeds), max(speeds), gb_s)
-
-
-def bench_prompt(session: Session, n: int, repeats: int, threads: int) -> Row:
-    """Evaluate n tokens from an empty cache, logits of the last one."""
-    ids, seconds = _ids(session, n), []
-    for _ in range(repeats):
-        session.reset()
-        started = time.perf_counter()
-        session.evaluate(ids)
-        seconds.append(time.perf_counter() - started)
-    return _row(f"pp{n}", threads, n, seconds, None)
-
-
-def bench_generation(session: Session, n: int, repeats: int, threads: int) -> Row:
-    """Evaluate n tokens one by one, from an empty cache."""
-    ids, seconds = _ids(session, n), []
-    for _ in range(repeats):
-        session.reset()
-        session.evaluate(ids[:1])
-        session.reset()
-        started = time.perf_counter()
-        for i in ids:
-            session.evaluate([int(i)])
-        seconds.append(time.perf_counter() - started)
-    return _row(f"tg{n}", threads, n, seconds, session.model.n_bytes)
+    return Row(
+        test.name,
+        threads,
+        median,
+        min(speeds),
+        max(speeds),
+        median * session.model.n_step_bytes / 1e9 if test.kind == "tg" else None,
+        statistics.median(test.n / s for s in of_peer) if of_peer else None,
+        statistics.median(p / s for s, p in zip(seconds, of_peer, strict=True)) if of_peer else None,
+    )
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, float]:

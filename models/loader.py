@@ -64,6 +64,12 @@ class Model:
         """Bytes of all weights."""
         return sum(t.n_bytes for t in self.file.tensors.values())
 
+    @property
+    def n_step_bytes(self) -> int:
+        """Bytes of weights that a step reads whole: all of them, but not an embedding that is no output matrix too."""
+        apart = self.file.tensors.get("token_embd.weight") if "output.weight" in self.tensors else None
+        return self.n_bytes - (apart.n_bytes if apart is not None else 0)
+
     def _n_vocab(self) -> int:
         embedding = self.file.tensors.get("token_embd.weight")
         if embedding is None or len(embedding.ne) != 2:

@@ -1,4 +1,4 @@
-"""`gml bench`: how fast a model runs here.
+"""`gml bench`: how fast a model runs here, and how fast beside another runtime.
 
 Arrives: a model; leaves: prompt and generation speed as a Markdown table or JSON.
 """
@@ -6,6 +6,7 @@ Arrives: a model; leaves: prompt and generation speed as a Markdown table or JSO
 from __future__ import annotations
 
 import platform
+from pathlib import Path
 from typing import Any
 
 import click
@@ -19,57 +20,125 @@ from gml.tools.options import compiled_backend, model_name_check
 @click.option(
     "-n", "n_generate", type=click.IntRange(0), default=64, show_default=True, help="Generated tokens; 0: none."
 )
+@click.option("-d", "depth", type=click.IntRange(0), default=0, show_default=True, help="Tokens before each test.")
 @click.option("-t", "--threads", type=int, metavar="N", help="Worker threads [one per core].")
 @click.option("-r", "repeats", type=click.IntRange(1), default=3, show_default=True, help="Runs of each test.")
 @click.option("-o", "form", type=click.Choice(["md", "json"]), default="md", show_default=True)
+@click.option("--batch", "n_batch", type=click.IntRange(1), default=512, show_default=True, help="Tokens per step.")
 @click.option("--kv-type", default="F16", show_default=True, help="Type of the KV cache: F16, F32 or Q8_0.")
 @click.option("--layout", type=click.Choice(["packed", "file"]), default="packed", show_default=True)
 @click.option("--exact", is_flag=True, help="Float activations.")
-def command(
+@click.option("--vs", "peer", type=click.Choice(["llama.cpp", "ik"]), help="Run another runtime in turn with gml.")
+@click.option("--peer-python", metavar="FILE", help="The interpreter that has the peer's package [this one].")
+@click.option("--peer-repack/--no-peer-repack", default=True, show_default=True, help="The peer's packed weights.")
+def command(model: str, form: str, n_prompt: int, n_generate: int, depth: int, **options: Any) -> None:
+    """Measure how fast MODEL evaluates a prompt and generates tokens.
+
+    MODEL is a name, a path, or a shape with random weights, such as tinyllama-1.1b:Q4_0, which is written into the
+    cache at first use (0.6 to 2.2 GB). With --vs the other runtime has the same threads, batch and cache type and runs
+    in turn with gml; the ratio is gml's speed over its speed, the median of the pairs.
+    """
+    from gml.models.benchmark import Test
+
+    tests = [Test(kind, n, depth) for kind, n in (("pp", n_prompt), ("tg", n_generate)) if n]
+    head, rows = _measure(model, tests, **options)
+    if form == "json":
+        import json
+
+        click.echo(json.dumps({"head": head, "rows": [row.as_dict() for row in rows]}))
+    else:
+        _print_table(head, rows)
+
+
+def _measure(
     model: str,
-    n_prompt: int,
-    n_generate: int,
+    tests: list[Any],
+    *,
     threads: int | None,
     repeats: int,
-    form: str,
+    n_batch: int,
     kv_type: str,
     layout: str,
     exact: bool,
-) -> None:
-    """Measure how fast MODEL evaluates a prompt and generates tokens."""
+    peer: str | None,
+    peer_python: str | None,
+    peer_repack: bool,
+) -> tuple[dict[str, Any], list[Any]]:
+    """The head and the rows."""
     from gml.models import benchmark
     from gml.models.loader import Model
+    from gml.models.peers import PeerProcess
     from gml.models.session import Session
 
-    path = model_name_check(model)
+    path = _model_file(model)
     backend: Any = compiled_backend(threads, exact=exact, layout=layout)
     loaded, load_s = benchmark.timed(lambda: Model.load(path))
-    n_ctx = max(n_prompt, n_generate, 8)
-    session, compile_s = benchmark.timed(lambda: Session(loaded, backend=backend, n_ctx=n_ctx, kv_type=kv_type))
+    n_ctx = max([8, *(t.depth + t.n for t in tests)])
+    session, compile_s = benchmark.timed(
+        lambda: Session(loaded, backend=backend, n_ctx=n_ctx, n_batch=n_batch, kv_type=kv_type)
+    )
     _, first_token_s = benchmark.timed(lambda: session.evaluate([1, 2, 3, 4, 5]))
+    program: Any = session.program
     n_threads = backend.n_threads
-    rows = []
-    if n_prompt:
-        rows.append(benchmark.bench_prompt(session, n_prompt, repeats, n_threads))
-    if n_generate:
-        rows.append(benchmark.bench_generation(session, n_generate, repeats, n_threads))
-    head = {
-        "machine": platform.processor() or platform.machine(),
+    head: dict[str, Any] = {
+        "machine": _machine(),
         "target": backend.target.name,
         "model": loaded.name,
         "model_bytes": loaded.n_bytes,
+        "step_bytes": loaded.n_step_bytes,
+        "buffer_bytes": program.n_buffer_bytes,
+        "n_ctx": n_ctx,
+        "n_batch": session.n_batch,
+        "kv_type": kv_type.upper(),
+        "layout": layout,
         "threads": n_threads,
         "read_gb_s": round(benchmark.read_bandwidth(n_threads), 2),
         "load_s": round(load_s, 4),
         "compile_s": round(compile_s, 4),
         "first_token_s": round(first_token_s, 4),
     }
-    if form == "json":
-        import json
+    if peer is None:
+        return head, [benchmark.measure(session, test, repeats, n_threads) for test in tests]
+    with PeerProcess(
+        peer,
+        path,
+        threads=n_threads,
+        n_ctx=n_ctx,
+        n_batch=session.n_batch,
+        kv_type=kv_type.upper(),
+        repack=peer_repack,
+        python=peer_python,
+    ) as other:
+        head |= {"peer": other.kind.name, "peer_version": other.version, "peer_load_s": round(other.load_s, 4)}
+        return head, [benchmark.measure(session, test, repeats, n_threads, other) for test in tests]
 
-        click.echo(json.dumps({**head, "rows": [row.as_dict() for row in rows]}))
-    else:
-        _print_table(head, rows)
+
+def _model_file(model: str) -> Path:
+    """The model's file; one of a shape is written when it is not there yet."""
+    from gml.models.cache import cache_folder
+    from gml.models.shapes import parse_shape, write_shape
+
+    shape = parse_shape(model)
+    if shape is None:
+        return model_name_check(model)
+    path = cache_folder() / "shapes" / ("-".join(shape) + ".gguf")
+    if not path.exists():
+        click.echo(f"writing {path}", err=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_shape(path, *shape)
+    return path
+
+
+def _machine() -> str:
+    """The processor's name, where the system tells it."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
 
 
 def _print_table(head: dict[str, Any], rows: list[Any]) -> None:
@@ -80,9 +149,13 @@ def _print_table(head: dict[str, Any], rows: list[Any]) -> None:
         f"load {head['load_s']:.3f} s, compile {head['compile_s']:.3f} s, 5 tokens {head['first_token_s']:.3f} s, "
         f"plain reading {head['read_gb_s']:.1f} GB/s"
     )
+    peer = head.get("peer")
+    if peer:
+        click.echo(f"in turn with {peer}, package version {head['peer_version']}")
     click.echo()
-    click.echo("| test | tokens/s | min | max | GB/s |")
-    click.echo("|---|---|---|---|---|")
+    click.echo("| test | tokens/s | min | max | GB/s |" + (f" {peer} tokens/s | ratio |" if peer else ""))
+    click.echo("|---|---|---|---|---|" + ("---|---|" if peer else ""))
     for row in rows:
         gb_s = "" if row.gb_s is None else f"{row.gb_s:.1f}"
-        click.echo(f"| {row.test} | {row.tok_s:.1f} | {row.tok_s_min:.1f} | {row.tok_s_max:.1f} | {gb_s} |")
+        of_peer = f" {row.peer_tok_s:.1f} | {row.ratio:.2f} |" if peer else ""
+        click.echo(f"| {row.test} | {row.tok_s:.1f} | {row.tok_s_min:.1f} | {row.tok_s_max:.1f} | {gb_s} |{of_peer}")

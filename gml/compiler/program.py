@@ -37,6 +37,11 @@ class PlannedProgram(Program):
         self.hoisted: dict[Tensor, np.ndarray] = {}
         self._ran = False
 
+    @property
+    def n_buffer_bytes(self) -> int:
+        """Bytes of the buffer that all intermediate results of a step share."""
+        return self.compiled.plan.peak_bytes
+
     def storage(self, root: Tensor) -> np.ndarray:
         """The bytes of a root tensor: a leaf's own, a part of the activation buffer, or what the setup made."""
         if root.is_leaf:

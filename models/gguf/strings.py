@@ -60,11 +60,23 @@ class StringArray(Sequence[str]):
         return self.raw(index).decode("utf-8", "surrogateescape")
 
     def __iter__(self) -> Iterator[str]:
-        return (raw.decode("utf-8", "surrogateescape") for raw in self.iter_raw())
+        return iter(self.tolist())
 
     def tolist(self) -> list[str]:
         """All strings as a list."""
-        return list(self)
+        starts = self._starts[:-1]
+        if not len(starts):
+            return []
+        # all at once: of each length one zero byte is left, to part the text at
+        kept = np.ones(len(self._blob), dtype=bool)
+        for back in range(2, 9):
+            kept[starts - back] = False
+        text = np.frombuffer(self._blob, dtype=np.uint8).copy()
+        text[starts - 1] = 0
+        strings = text[kept].tobytes().decode("utf-8", "surrogateescape").split("\0")[1:]
+        if len(strings) != len(starts):  # some string has a zero in it
+            return [raw.decode("utf-8", "surrogateescape") for raw in self.iter_raw()]
+        return strings
 
     def __eq__(self, other: Any) -> bool:
         if isinstance(other, StringArray):

@@ -25,7 +25,10 @@ def test_bench_prints_rows(pulled, capsys) -> None:
         assert row["threads"] == 2
     assert found["rows"][0]["gb_s"] is None
     assert found["rows"][1]["gb_s"] > 0
-    assert found["model_bytes"] > 90e6
+    head = found["head"]
+    assert head["model_bytes"] > 90e6
+    assert head["step_bytes"] == head["model_bytes"]  # the embedding is the output matrix too
+    assert head["load_s"] > 0 and head["compile_s"] > 0 and head["first_token_s"] > 0
     table = out_of(capsys, "bench", str(pulled("smollm2")), *["-p", "0", "-n", "2", "-r", "1"])
     assert "| tg2 |" in table
     assert "| pp" not in table
