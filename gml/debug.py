@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 from gml.errors import UsageError
@@ -23,7 +24,21 @@ class Knob:
 
 
 KNOBS = {
-    "debug": Knob("GML_DEBUG", int, 0, "1: a traceback where an error would be one line"),
+    "debug": Knob(
+        "GML_DEBUG",
+        int,
+        0,
+        "what is printed while compiling, each level more: 1 timings, and tracebacks of errors; 2 the graph; 3 fused "
+        "regions, phases, memory; 4 kernel IR; 5 the tensor ops after every pass; 6 LLVM IR; 7 assembly",
+    ),
+    "dump": Knob("GML_DUMP", str, "", "folder that gets a numbered folder per compiled graph, every stage as text"),
+    "check": Knob(
+        "GML_CHECK",
+        int,
+        0,
+        "1: passes are verified, and every region is compared with the ops' references while it runs; the first one "
+        "that differs is an error and leaves a reproducer behind",
+    ),
     "threads": Knob("GML_THREADS", int, 0, "worker threads; 0: one per physical core"),
     "target": Knob(
         "GML_TARGET", str, "", "instruction set to compile for (x86-64, avx2, ...); empty: the best this machine has"
@@ -70,3 +85,11 @@ class Knobs:
 
 
 knobs = Knobs()
+
+
+def inspector() -> Any:
+    """The package `gml.inspect`, imported when something is to be looked at.
+
+    It comes after the compiler and the backends, which ask for it here by name, so that nobody pays for what is off.
+    """
+    return import_module("gml.inspect")

@@ -85,12 +85,12 @@ class Graph:
         dims = ", ".join(f"{d.name} in {d.min}..{d.max}" for d in self.dims.values())
         lines = [f"graph {self.name or '(unnamed)'}: {len(self.leaves)} leaves, {len(self.nodes)} nodes"]
         lines += [f"  run-time sizes: {dims}"] if dims else []
-        lines += [f"  {self.label(t)} = {t.role} {_type_text(t)}" for t in self.leaves]
+        lines += [f"  {self.label(t)} = {t.role} {type_text(t)}" for t in self.leaves]
         outputs = set(self.outputs)
         for t in self.nodes:
-            arguments = ", ".join([self.label(s) for s in t.src] + _attr_texts(t.attrs))
+            arguments = ", ".join([self.label(s) for s in t.src] + attr_texts(t.attrs))
             mark = " -> output" if t in outputs else " -> kept" if t.kept else ""
-            lines.append(f"  {self.label(t)} = {t.op.name if t.op else ''}({arguments}) {_type_text(t)}{mark}")
+            lines.append(f"  {self.label(t)} = {t.op.name if t.op else ''}({arguments}) {type_text(t)}{mark}")
         return "\n".join(lines) + "\n"
 
     def to_dot(self) -> str:
@@ -99,7 +99,7 @@ class Graph:
         lines = ["digraph gml {", "  rankdir=TB; node [shape=box, fontname=monospace, fontsize=10];"]
         for t in self.leaves + self.nodes:
             what = t.op.name if t.op else t.role
-            text = _dot_escape(f"{what}\n{t.name or self.label(t)}\n{_type_text(t)}")
+            text = _dot_escape(f"{what}\n{t.name or self.label(t)}\n{type_text(t)}")
             style = ', style=filled, fillcolor="#e8e8e8"' if t.is_leaf else ", penwidth=2" if t in outputs else ""
             lines.append(f'  n{self.index[t]} [label="{text}"{style}];')
         for t in self.nodes:
@@ -113,7 +113,7 @@ class Graph:
             shape = {"type": t.type.name, "ne": [_json_size(n) for n in t.ne], "nb": [_json_size(n) for n in t.nb]}
             made: dict[str, Any] = {}
             if t.op:
-                made = {"op": t.op.name, "src": [self.index[s] for s in t.src], "attrs": _attr_texts(t.attrs)}
+                made = {"op": t.op.name, "src": [self.index[s] for s in t.src], "attrs": attr_texts(t.attrs)}
             return {"id": self.index[t], "name": t.name, "role": t.role, **shape, **made}
 
         return json.dumps(
@@ -172,12 +172,14 @@ def _dims_by_name(tensors: Sequence[Tensor]) -> dict[str, Dim]:
     return dict(sorted(found.items()))
 
 
-def _type_text(t: Tensor) -> str:
+def type_text(t: Tensor) -> str:
+    """Type and sizes in dumps, with the strides where the tensor is not contiguous."""
     text = f"{t.type.name}[{', '.join(str(n) for n in t.ne[: t.n_dims])}]"
     return text if t.is_contiguous() else text + f" nb=[{', '.join(str(n) for n in t.nb)}]"
 
 
-def _attr_texts(attrs: Any) -> list[str]:
+def attr_texts(attrs: Any) -> list[str]:
+    """`name=value` of the attributes that are not the default."""
     fields = getattr(attrs, "__dataclass_fields__", {})
     texts = []
     for name, field in fields.items():

@@ -14,6 +14,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write golden files anew instead of comparing")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def verified_passes() -> None:
+    """Whatever a test compiles is verified after every pass of the compiler."""
+    from gml.compiler import pipeline
+
+    pipeline.always_verify = True
+
+
 @pytest.fixture(scope="session")
 def vectors() -> Path:
     """The folder of test vectors (`GML_VECTORS`, or `shared/vectors` beside the repository), or a visible skip."""
