@@ -30,6 +30,7 @@ from gml.tools.options import compiled_backend, model_name_check
 @click.option("--exact", is_flag=True, help="Float activations.")
 @click.option("--vs", "peer", type=click.Choice(["llama.cpp", "ik"]), help="Run another runtime in turn with gml.")
 @click.option("--peer-python", metavar="FILE", help="The interpreter that has the peer's package [this one].")
+@click.option("--phases", is_flag=True, help="Where the time goes: bytes, MACs, waiting per phase.")
 @click.option("--peer-repack/--no-peer-repack", default=True, show_default=True, help="The peer's packed weights.")
 def command(model: str, form: str, n_prompt: int, n_generate: int, depth: int, **options: Any) -> None:
     """Measure how fast MODEL evaluates a prompt and generates tokens.
@@ -41,13 +42,18 @@ def command(model: str, form: str, n_prompt: int, n_generate: int, depth: int, *
     from gml.models.benchmark import Test
 
     tests = [Test(kind, n, depth) for kind, n in (("pp", n_prompt), ("tg", n_generate)) if n]
-    head, rows = _measure(model, tests, **options)
+    head, rows, phases = _measure(model, tests, **options)
     if form == "json":
         import json
 
-        click.echo(json.dumps({"head": head, "rows": [row.as_dict() for row in rows]}))
+        found: dict[str, Any] = {"head": head, "rows": [row.as_dict() for row in rows]}
+        if phases:
+            found["phases"] = {name: [row.as_dict() for row in table] for name, table in phases.items()}
+        click.echo(json.dumps(found))
     else:
         _print_table(head, rows)
+        for name, table in phases.items():
+            _print_phases(name, table)
 
 
 def _measure(
@@ -63,11 +69,13 @@ def _measure(
     peer: str | None,
     peer_python: str | None,
     peer_repack: bool,
-) -> tuple[dict[str, Any], list[Any]]:
-    """The head and the rows."""
+    phases: bool,
+) -> tuple[dict[str, Any], list[Any], dict[str, list[Any]]]:
+    """The head, the rows, and the phases per test."""
     from gml.models import benchmark
     from gml.models.loader import Model
     from gml.models.peers import PeerProcess
+    from gml.models.roofline import phase_rows
     from gml.models.session import Session
 
     path = _model_file(model)
@@ -97,8 +105,9 @@ def _measure(
         "compile_s": round(compile_s, 4),
         "first_token_s": round(first_token_s, 4),
     }
+    of_phases = {t.name: phase_rows(session, t.kind, t.n, t.depth, repeats) for t in tests} if phases else {}
     if peer is None:
-        return head, [benchmark.measure(session, test, repeats, n_threads) for test in tests]
+        return head, [benchmark.measure(session, test, repeats, n_threads) for test in tests], of_phases
     with PeerProcess(
         peer,
         path,
@@ -110,7 +119,8 @@ def _measure(
         python=peer_python,
     ) as other:
         head |= {"peer": other.kind.name, "peer_version": other.version, "peer_load_s": round(other.load_s, 4)}
-        return head, [benchmark.measure(session, test, repeats, n_threads, other) for test in tests]
+        rows = [benchmark.measure(session, test, repeats, n_threads, other) for test in tests]
+        return head, rows, of_phases
 
 
 def _model_file(model: str) -> Path:
@@ -159,3 +169,18 @@ def _print_table(head: dict[str, Any], rows: list[Any]) -> None:
         gb_s = "" if row.gb_s is None else f"{row.gb_s:.1f}"
         of_peer = f" {row.peer_tok_s:.1f} | {row.ratio:.2f} |" if peer else ""
         click.echo(f"| {row.test} | {row.tok_s:.1f} | {row.tok_s_min:.1f} | {row.tok_s_max:.1f} | {gb_s} |{of_peer}")
+
+
+def _print_phases(test: str, rows: list[Any]) -> None:
+    whole = sum(row.seconds for row in rows)
+    click.echo()
+    click.echo(f"Phases of one step of {test}, {whole * 1e3:.2f} ms, {sum(row.count for row in rows)} barriers:")
+    click.echo()
+    click.echo("| ms | share | waiting | count | GB/s | GMAC/s | ops |")
+    click.echo("|---|---|---|---|---|---|---|")
+    for row in rows:
+        s = max(row.seconds, 1e-12)
+        click.echo(
+            f"| {row.seconds * 1e3:.3f} | {row.seconds / whole:.1%} | {row.waited / s:.0%} | {row.count} "
+            f"| {row.n_bytes / s / 1e9:.1f} | {row.n_macs / s / 1e9:.1f} | {row.ops} |"
+        )

@@ -31,6 +31,7 @@ class ControlBlock:
     ENTRIES = 44  # address of the entries
     SIZES = 45  # address of the run-time sizes
     CANCEL = 46  # address of a word that is set from outside: end the step at the next barrier
+    TIMES = 47  # 0, or address of clock readings, [1 + phases, threads, 2] i64: work done, barrier passed; row 0: start
     SCRATCH = 48  # address of the first thread's private memory
     SCRATCH_STRIDE = 49
     WAIT_KIND = 50  # how threads sleep: one of the WAIT_ numbers below
@@ -69,12 +70,17 @@ def driver_text() -> str:
         "STEP": c.STEP, "ARRIVED": c.ARRIVED, "GENERATION": c.GENERATION, "SLEEPERS": c.SLEEPERS, "CANCEL": c.CANCEL,
         "STOP": c.STOP, "N_THREADS": c.N_THREADS, "SPINS": c.SPINS, "PHASES": c.PHASES,
         "N_PHASES": c.N_PHASES, "ENTRIES": c.ENTRIES, "SIZES": c.SIZES, "SCRATCH": c.SCRATCH,
-        "STRIDE": c.SCRATCH_STRIDE,
+        "STRIDE": c.SCRATCH_STRIDE, "TIMES": c.TIMES,
         "WAIT_KIND": c.WAIT_KIND, "WAITER": c.WAIT, "WAKER": c.WAKE, "FUTEX": c.FUTEX, "ENTRY_WORDS": Entry.N_WORDS,
         "COUNTER": Entry.COUNTER,
     }.items():  # fmt: skip
         text = text.replace(f"${name}$", str(word))
-    return text.replace("$PAUSE$", pause) + declare.get(host_arch(), "") + "\n"
+    # a counter that user code may read: cycles at a constant rate
+    clock = 'call i64 asm sideeffect "mrs $0, cntvct_el0", "=r"()'
+    if host_arch() != "aarch64":
+        clock = "call i64 @llvm.readcyclecounter()"
+        text += "\ndeclare i64 @llvm.readcyclecounter()\n"
+    return text.replace("$PAUSE$", pause).replace("$CLOCK$", clock) + declare.get(host_arch(), "") + "\n"
 
 
 _TEXT = """
@@ -228,10 +234,22 @@ entry:
   %stride = load i64, ptr %stride_at
   %mine = mul i64 %stride, %thread
   %scratch = getelementptr i8, ptr %scratch_base, i64 %mine
+  %times_at = getelementptr i64, ptr %control, i64 $TIMES$
+  %times = load ptr, ptr %times_at
+  %timed = icmp ne ptr %times, null
+  br i1 %timed, label %start_timed, label %start
+start_timed:
+  %first_pair = mul i64 %thread, 2
+  %start_word = add i64 %first_pair, 1
+  %start_at = getelementptr i64, ptr %times, i64 %start_word
+  %started = $CLOCK$
+  store i64 %started, ptr %start_at
+  br label %start
+start:
   br label %phase
 phase:
-  %p = phi i64 [ 0, %entry ], [ %p1, %next_phase ]
-  %first = phi i64 [ 0, %entry ], [ %stop, %next_phase ]
+  %p = phi i64 [ 0, %start ], [ %p1, %next_phase ]
+  %first = phi i64 [ 0, %start ], [ %stop, %next_phase ]
   %any = icmp slt i64 %p, %n_phases
   br i1 %any, label %begin_phase, label %done
 begin_phase:
@@ -273,13 +291,28 @@ next_item:
   %e1 = add i64 %e, 1
   br label %item
 meet:
+  br i1 %timed, label %meet_timed, label %meet_only
+meet_only:
   %go = call i1 @gml_barrier(ptr %control, i64 %threads)
   br i1 %go, label %next_phase, label %done
+meet_timed:
+  %time_row = add i64 %p, 1
+  %of_phase = mul i64 %time_row, %threads
+  %of_thread = add i64 %of_phase, %thread
+  %pair = mul i64 %of_thread, 2
+  %time_at = getelementptr i64, ptr %times, i64 %pair
+  %worked = $CLOCK$
+  store i64 %worked, ptr %time_at
+  %go_timed = call i1 @gml_barrier(ptr %control, i64 %threads)
+  %passed_at = getelementptr i64, ptr %time_at, i64 1
+  %passed = $CLOCK$
+  store i64 %passed, ptr %passed_at
+  br i1 %go_timed, label %next_phase, label %done
 next_phase:
   %p1 = add i64 %p, 1
   br label %phase
 done:
-  %whole = phi i1 [ true, %phase ], [ false, %meet ]
+  %whole = phi i1 [ true, %phase ], [ false, %meet_only ], [ false, %meet_timed ]
   ret i1 %whole
 }
 

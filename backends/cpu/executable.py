@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import os
 import threading
+import time
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -23,18 +24,19 @@ from gml.backends.cpu import hoisted
 from gml.backends.cpu.cache import entry_key, fetch
 from gml.backends.cpu.driver import Entry
 from gml.backends.cpu.hoisted import Origin
-from gml.backends.cpu.jit import KERNEL, compile_object, llvm_text
+from gml.backends.cpu.jit import KERNEL, assembly, compile_object, llvm_text
 from gml.backends.cpu.runtime import Pool, choose_threads, get_pool, inside_step
 from gml.backends.cpu.target import Target, detect
 from gml.compiler.pipeline import PASSES, compile_graph
 from gml.compiler.plan import CompiledGraph, Invocation
-from gml.compiler.program import PlannedProgram, count_chunks
+from gml.compiler.program import PlannedProgram, count_chunks, watched
 from gml.compiler.regions import Region
 from gml.compiler.state import Options
 from gml.debug import knobs
 from gml.dims import Dim, max_of
 from gml.errors import Error, GraphError, UsageError
 from gml.graph import Graph
+from gml.kernel_ir import Kernel
 from gml.ops.lower import Chunks
 from gml.tensor import Tensor
 
@@ -84,7 +86,11 @@ class CpuBackend:
         self.options = Options(exact=exact, layout=layout, lanes=lanes, disabled=left_out)
 
     def compile(self, graph: Graph) -> CpuProgram:
-        return CpuProgram(compile_graph(graph, self.options), self.target, self.n_threads)
+        return watched(self.program(compile_graph(graph, self.options)))
+
+    def program(self, compiled: CompiledGraph) -> CpuProgram:
+        """A program from a plan."""
+        return CpuProgram(compiled, self.target, self.n_threads)
 
 
 def _check(value: Any, known: Sequence[Any], what: str) -> None:
@@ -172,6 +178,7 @@ class CpuProgram(PlannedProgram):
         self._failures = {int(k): v for k, v in head.get("failures", {}).items()}
         self._n_scratch_bytes = max(self._module.scratch.values(), default=0)
         self._step: PhaseTable | None = None
+        self._times: np.ndarray | None = None
 
     def _load(self) -> tuple[Any, dict[str, Any]]:
         compiled = self.compiled
@@ -232,6 +239,23 @@ class CpuProgram(PlannedProgram):
         finally:
             self._turn.release()
 
+    def timed_run(self, **sizes: int) -> np.ndarray:
+        """One step, and seconds [phases, threads, 2]: how long each thread worked, and then waited for the others."""
+        self.run(**sizes)  # what is done once is done
+        assert self._step is not None
+        ticks = np.zeros((1 + len(self._step.ends), self.n_threads, 2), dtype=np.int64)
+        self._times = ticks
+        try:
+            started = time.perf_counter()
+            self.run(**sizes)
+            seconds = time.perf_counter() - started
+        finally:
+            self._times = None
+        whole = ticks[-1, 0, 1] - ticks[0, 0, 1]
+        worked = ticks[1:, :, 0] - ticks[:-1, :, 1]
+        waited = ticks[1:, :, 1] - ticks[1:, :, 0]
+        return np.stack([worked, waited], axis=-1) * (seconds / max(int(whole), 1))
+
     def cancel(self) -> None:
         """End the running step at the end of its phase: `run` raises `CancelledError`. Safe from any thread."""
         self.cancel_word[0] = 1
@@ -248,7 +272,7 @@ class CpuProgram(PlannedProgram):
         if not table.n_entries:
             return
         table.prepare(values)
-        finished = pool.step(table, self._n_scratch_bytes)
+        finished = pool.step(table, self._n_scratch_bytes, self._times)
         failed, self._failed = self._failed, None
         if failed is not None:
             raise failed
@@ -256,6 +280,18 @@ class CpuProgram(PlannedProgram):
             raise CancelledError("the step was cancelled")
         if table.failure:
             raise GraphError(self._failures.get(table.failure, "a kernel refused its input"))
+
+    # -- being looked at -----------------------------------------------------------------------------------------------
+
+    def run_alone(self, invocation: Invocation, values: dict[Dim, int]) -> None:
+        self.cancel_word[0], self._failed = 0, None
+        self._run(get_pool(self.n_threads), PhaseTable(self, [[invocation]]), values)
+
+    def native_text(self, stage: str, kernels: Sequence[Kernel]) -> str:
+        return (assembly if stage == "asm" else llvm_text)(kernels, self.target)
+
+    def recipe(self) -> str:
+        return f"gml.get_backend('cpu', threads={self.n_threads}, target={self.target.name!r})"
 
     # -- what is done once ---------------------------------------------------------------------------------------------
 

@@ -156,15 +156,16 @@ class Pool:
                 ) from None
             raise
 
-    def step(self, table: Table, n_scratch_bytes: int = 0) -> bool:
+    def step(self, table: Table, n_scratch_bytes: int = 0, times: np.ndarray | None = None) -> bool:
         """Run a phase table to its end, every thread with so much private memory; False when it was cancelled.
 
-        One step at a time per pool: others wait for their turn. Raises `ArenaError` when memory is out.
+        times: i64 [1 + phases, threads, 2] for the clock's readings (`ControlBlock.TIMES`), where they are wanted. One step at a time per pool: others wait for their turn. Raises `ArenaError` when memory is out.
         """
         c = ControlBlock
         with self.lock:
             self._reserve(n_scratch_bytes)
             self.control[c.PHASES : c.CANCEL + 1] = table.addresses
+            self.control[c.TIMES] = 0 if times is None else times.ctypes.data
             return self._run(self._address) != 0
 
     def _reserve(self, n_bytes: int) -> None:

@@ -264,6 +264,7 @@ _FLASH_ATTN_EXT = declare(
         ),
         attrs=AttentionAttrs,
         lower=Direct(_lower, _chunks),
+        macs=lambda attrs, out, q, k, *rest: q.n_rows * k.ne[1] * (k.ne[0] + out.ne[0]),
     )
 )
 

@@ -72,6 +72,7 @@ class OpDef:
     lower        what it computes in kernel IR: one of the forms of `gml/ops/lower.py`, or a
                  function (attrs, out, *sources) that chooses one
     expand       (attrs, *sources) -> Tensor: the same as a composition of other ops, in place of `lower`
+    macs         (attrs, out, *sources) -> Size: multiplications and additions in pairs, for ops that are made of them
     refine       (attrs, options, *sources) -> Tensor or None: a form of this op that suits compiled code better, if
                  there is one for these sources; options: `gml.compiler.Options`
     """
@@ -91,6 +92,7 @@ class OpDef:
     lower: Any = None
     expand: Callable[..., Tensor] | None = None
     refine: Callable[..., Tensor | None] | None = None
+    macs: Callable[..., Size] | None = None
 
     def __call__(self, *src: Tensor, **attributes: Any) -> Tensor:
         """A new tensor: this op over `src`. Raises `ShapeError` when the sources do not fit."""

@@ -226,6 +226,7 @@ _MUL_MAT = declare(
             Sample("run_time_k", lambda s: _same_dim(s)),
         ),
         lower=FLOAT_MUL_MAT,
+        macs=lambda attrs, out, a, b: out.n_elements * a.ne[0],
         refine=refine_mul_mat,
     )
 )

@@ -396,6 +396,7 @@ mul_mat_q8 = OpDef(
     [],
     attrs=PackAttrs,
     lower=Tiles(_chunks, _walk, _compute, _partner, _enter),
+    macs=lambda attrs, out, panels, x: out.n_elements * attrs.k,
 )
 
 mul_mat_q8_file = OpDef(
@@ -405,6 +406,7 @@ mul_mat_q8_file = OpDef(
     [],
     attrs=PackAttrs,
     lower=Tiles(_chunks, _walk_file, _compute, _partner, _enter_file),
+    macs=lambda attrs, out, w, x: out.n_elements * attrs.k,
 )
 
 
