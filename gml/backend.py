@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from gml.debug import inspector
 from gml.dims import Dim
 from gml.errors import GraphError, UnsupportedError
 from gml.graph import Graph
@@ -44,6 +45,16 @@ class Program(ABC):
     @abstractmethod
     def _execute(self, values: dict[Dim, int]) -> None:
         """Run one step at these run-time sizes."""
+
+    def dump(self, stage: str = "graph", only: str | None = None, kind: str = "text") -> str:
+        """One stage of the way from the graph to machine code: graph, ops, fused, phases, memory, kernel, llvm or asm.
+
+        only  a tensor's or a kernel's name, a pattern with * and ?, or the number in front of a kernel's name (k12)
+        kind  "text"; "json" for graph, fused, phases and memory; "dot" for graph
+
+        Raises `UsageError` for what does not exist, `UnsupportedError` for a stage that this backend does not have.
+        """
+        return inspector().dump(self, stage, only, kind)
 
     @abstractmethod
     def read(self, tensor: Tensor) -> np.ndarray:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from gml.compiler.pipeline import compile_graph
-from gml.compiler.plan import Invocation
-from gml.compiler.program import PlannedProgram, count_chunks
+from gml.compiler.plan import CompiledGraph, Invocation
+from gml.compiler.program import PlannedProgram, count_chunks, watched
 from gml.compiler.state import Options
 from gml.dims import Dim
 from gml.graph import Graph
@@ -22,14 +22,18 @@ class InterpretingBackend:
         self.options = options or Options()
 
     def compile(self, graph: Graph) -> InterpretedProgram:
-        return InterpretedProgram(graph, self.options)
+        return watched(self.program(compile_graph(graph, self.options)))
+
+    def program(self, compiled: CompiledGraph) -> InterpretedProgram:
+        """A program from a plan."""
+        return InterpretedProgram(compiled)
 
 
 class InterpretedProgram(PlannedProgram):
     """A compiled graph run by the interpreter, chunk by chunk."""
 
-    def __init__(self, graph: Graph, options: Options) -> None:
-        super().__init__(compile_graph(graph, options))
+    def __init__(self, compiled: CompiledGraph) -> None:
+        super().__init__(compiled)
         self._set_up = False
 
     def _execute(self, values: dict[Dim, int]) -> None:
@@ -38,6 +42,13 @@ class InterpretedProgram(PlannedProgram):
                 self._run(self.compiled.setup, values)
                 self._set_up = True
             self._run(self.compiled.step, values)
+
+    def run_alone(self, invocation: Invocation, values: dict[Dim, int]) -> None:
+        with np.errstate(all="ignore"):
+            self._run([[invocation]], values)
+
+    def recipe(self) -> str:
+        return "gml.compiler.interpret.InterpretingBackend()"
 
     def _run(self, phases: list[list[Invocation]], values: dict[Dim, int]) -> None:
         sizes = [values[d] for d in self.compiled.state.dims]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from gml.compiler.lower_region import chunks_of, lower_region, region_roots, signature
 from gml.compiler.memory import Plan, plan_memory
@@ -46,6 +47,7 @@ class CompiledGraph:
     setup, step  phases: lists of invocations that may run side by side
     hoisted      results of the setup: they depend on constants alone and outlive the steps
     plan         where the step's intermediate results lie
+    watch        who looks at this compile (`gml/inspect/watch.py`), or None
     """
 
     state: State
@@ -55,6 +57,7 @@ class CompiledGraph:
     step: list[list[Invocation]] = field(default_factory=list)
     hoisted: list[Tensor] = field(default_factory=list)
     plan: Plan = field(default_factory=Plan)
+    watch: Any = None
 
     @cached_property
     def kernels(self) -> dict[str, Kernel]:

@@ -6,14 +6,19 @@ Next module: `gml/backend.py`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TypeVar
+
 import numpy as np
 
 from gml.arena import aligned_bytes
 from gml.backend import Program
-from gml.compiler.plan import CompiledGraph
+from gml.compiler.plan import CompiledGraph, Invocation
 from gml.compiler.regions import Region
+from gml.debug import inspector, knobs
 from gml.dims import Dim, max_of, value_of
-from gml.errors import GraphError
+from gml.errors import GraphError, UnsupportedError
+from gml.kernel_ir import Kernel
 from gml.ops.evaluate import evaluate
 from gml.ops.lower import Chunks
 from gml.tensor import Tensor, strided
@@ -68,6 +73,20 @@ class PlannedProgram(Program):
         blocks = strided(moved, self.storage(moved.root), self.values)
         return moved.type.decode(blocks).reshape([value_of(n, self.values) for n in tensor.shape])
 
+    # -- being looked at -----------------------------------------------------------------------------------------------
+
+    def run_alone(self, invocation: Invocation, values: dict[Dim, int]) -> None:
+        """Run one kernel on its buffers as they are; what checks programs region by region asks for it."""
+        raise UnsupportedError("this backend does not run single regions, so GML_CHECK cannot look at them")
+
+    def native_text(self, stage: str, kernels: Sequence[Kernel]) -> str:
+        """What the backend makes of kernels: stage "llvm" or "asm"."""
+        raise UnsupportedError(f"this program has no stage {stage!r}: its backend interprets kernel IR")
+
+    def recipe(self) -> str:
+        """A Python expression for a backend like the one that made this program, which knows `gml` and its modules."""
+        raise UnsupportedError("this backend does not say how it was made")
+
     def call_back(self, region: Region, values: dict[Dim, int]) -> None:
         """Run a region that is a Python function of the user's."""
         node = region.out
@@ -78,3 +97,13 @@ class PlannedProgram(Program):
         result = evaluate(node, values, blocks, lambda t: t.type.decode(blocks(t)))
         if result is not None:
             blocks(node)[...] = result
+
+
+AnyProgram = TypeVar("AnyProgram", bound=PlannedProgram)
+
+
+def watched(program: AnyProgram) -> AnyProgram:
+    """A program that was just made, looked at as the debugging knobs ask."""
+    if knobs.debug or knobs.dump or knobs.check:
+        inspector().attach(program)
+    return program

@@ -236,7 +236,7 @@ def _verify_storage(state: State, placed: _Placed, where: str) -> None:
 
 
 @dataclass
-class _Life:
+class Life:
     """A result's bytes in the activation buffer and the phases of its life."""
 
     root: Tensor
@@ -253,7 +253,7 @@ def verify_memory(compiled: CompiledGraph, where: str = "plan") -> None:
     old one there, element by element.
     """
     phases = [[i.region for i in phase] for phase in compiled.step]
-    lives = _lives(compiled, phases)
+    lives = lives_of(compiled)
     for life in lives:
         if life.start < 0 or life.stop > compiled.plan.peak_bytes:
             raise _broken(where, f"{life.root.describe()} lies outside the activation buffer")
@@ -269,21 +269,22 @@ def verify_memory(compiled: CompiledGraph, where: str = "plan") -> None:
             raise _broken(where, f"{both} are both alive in phase {new.first} and share memory")
 
 
-def _lives(compiled: CompiledGraph, phases: Sequence[Sequence[Region]]) -> list[_Life]:
+def lives_of(compiled: CompiledGraph) -> list[Life]:
+    """The lives of all results in the activation buffer, as the phases of a step have them."""
     outside = set(compiled.hoisted)
-    found: dict[Tensor, _Life] = {}
-    for at, phase in enumerate(phases):
-        for region in phase:
+    found: dict[Tensor, Life] = {}
+    for at, phase in enumerate(compiled.step):
+        for region in (i.region for i in phase):
             for root in _roots([*region.inputs, region.out]):
                 if root.is_leaf or root in outside:
                     continue
                 if root not in compiled.plan.offsets:
                     raise _broken("plan", f"{root.describe()} has no memory")
                 start = compiled.plan.offsets[root]
-                found.setdefault(root, _Life(root, start, start + max_of(root.n_bytes), at, at)).last = at
+                found.setdefault(root, Life(root, start, start + max_of(root.n_bytes), at, at)).last = at
     for root in _roots(compiled.state.needed):
         if root in found:
-            found[root].last = len(phases)
+            found[root].last = len(compiled.step)
     return [life for life in found.values() if life.stop > life.start]
 
 
@@ -291,7 +292,7 @@ def _roots(tensors: Iterable[Tensor]) -> set[Tensor]:
     return {t.root for t in tensors}
 
 
-def _takes_over(old: _Life, new: _Life, phase: Sequence[Region]) -> bool:
+def _takes_over(old: Life, new: Life, phase: Sequence[Region]) -> bool:
     readers = [r for r in phase if old.root in _roots(r.inputs)]
     if len(readers) != 1 or readers[0].out is not new.root or old.start != new.start:
         return False
