@@ -24,22 +24,28 @@ def new_folder(parent: str | Path, prefix: str, name: str = "") -> Path:
     parent = Path(parent)
     try:
         parent.mkdir(parents=True, exist_ok=True)
-        numbers = [re.match(rf"{re.escape(prefix)}(\d+)", p.name) for p in parent.iterdir()]
-        first = max((int(m[1]) + 1 for m in numbers if m), default=0)
-        for number in range(first, MAX_FOLDERS):
-            folder = parent / (f"{prefix}{number:03d}" + (f"-{label}" if label else ""))
+        for number in range(_first_free(parent, prefix), MAX_FOLDERS):
             # whoever makes the claim first has the number, whatever its folder is called
             claim = parent / f".{prefix}{number:03d}"
             try:
                 claim.mkdir()
             except FileExistsError:
                 continue
-            folder.mkdir()
-            claim.rmdir()
-            return folder
+            try:
+                if number >= _first_free(parent, prefix):
+                    folder = parent / (f"{prefix}{number:03d}" + (f"-{label}" if label else ""))
+                    folder.mkdir()
+                    return folder
+            finally:
+                claim.rmdir()
     except OSError as error:
         raise Error(f"cannot make a folder for dumps in {parent}: {error.strerror}") from None
     raise Error(f"{parent} has {MAX_FOLDERS} dumps; remove some")
+
+
+def _first_free(parent: Path, prefix: str) -> int:
+    numbers = [re.match(rf"{re.escape(prefix)}(\d+)", p.name) for p in parent.iterdir()]
+    return max((int(m[1]) + 1 for m in numbers if m), default=0)
 
 
 def write(path: Path, content: str | bytes) -> None:

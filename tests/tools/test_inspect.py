@@ -66,3 +66,24 @@ def test_dump_prints_the_graph(gml, tiny, tmp_path, kind):
         assert done.out.startswith("digraph")
     assert gml("dump", tiny, "--format", kind, "-o", str(tmp_path / "out")).out == ""
     assert (tmp_path / "out").read_text(encoding="utf-8") == done.out
+
+
+@pytest.mark.parametrize(
+    ("stage", "shown"),
+    [
+        ("ops", "rope"), ("fused", "reads %"), ("phases", "step 0"), ("memory", "activation buffer: "),
+        ("kernel", "kernel k0_"), ("llvm", "define void @k0_"), ("asm", "k0_"),
+    ],
+)  # fmt: skip
+def test_dump_prints_every_stage(gml, tiny, stage, shown):
+    done = gml("dump", tiny, "--stage", stage)
+    assert (done.status, done.err) == (0, "") and shown in done.out
+
+
+def test_dump_prints_one_kernel_and_says_what_is_missing(gml, tiny):
+    done = gml("dump", tiny, "--stage", "kernel", "--only", "k0")
+    assert done.out.startswith("kernel k0_") and done.out.count("\nkernel ") == 0
+    assert "no kernel is called 'k999'" in gml("dump", tiny, "--stage", "kernel", "--only", "k999").error
+    assert "format of stage asm" in gml("dump", tiny, "--stage", "asm", "--format", "json").error
+    assert json.loads(gml("dump", tiny, "--stage", "fused", "--format", "json").out)[0]["region"] == "r0"
+    assert "no stage 'fused'" in gml("dump", tiny, "--stage", "fused", "--backend", "reference").error
