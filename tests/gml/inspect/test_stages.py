@@ -33,24 +33,23 @@ def small_graph(name: str = "small") -> gml.Graph:
 
 @pytest.fixture(scope="module")
 def program() -> CpuProgram:
-    return gml.compile(small_graph(), CpuBackend(2))
+    return CpuBackend(2).compile(small_graph())
 
 
 def test_every_stage_shows_what_it_is_for(program: CpuProgram) -> None:
     found = {stage: program.dump(stage) for stage in STAGES}
     assert found["graph"] == program.graph.text()
     assert re.search(r"^  %\d+:y = mul_mat_q8\(%\d+, %\d+, type=Q8_0, k=64, n=32\) F32", found["ops"], re.M)
-    assert "setup k0_pack_panels reads %0:w" in found["fused"] or "reads %2:w" in found["fused"]
-    assert re.search(
-        r"rms_norm_quantize_q8 reads %\d+:x\n    %\d+ = rms_norm\(.*\n  > %\d+ = quantize_q8", found["fused"]
-    )
+    assert "r0 setup k0_pack_panels reads %2:w\n  > " in found["fused"]
+    region = r"rms_norm_quantize_q8 reads %\d+:x\n    %\d+ = rms_norm\(.*\n  > %\d+ = quantize_q8"
+    assert re.search(region, found["fused"])
     assert re.search(r"^step 0\n  r1 k\d_rms_norm_quantize_q8: n_tokens chunks -> ", found["phases"], re.M)
     assert re.search(r"^activation buffer: \d+ bytes, \d+ alive at once$", found["memory"], re.M)
     assert found["kernel"].count("kernel k") == found["llvm"].count("define void @k") == len(program.compiled.kernels)
     for name in program.compiled.kernels:
         assert f"{name}:" in found["asm"]
     for text in found.values():
-        assert text.endswith("\n") and "0x7f" not in text and " at 0x" not in text
+        assert text.endswith("\n") and " at 0x" not in text
 
 
 def test_the_same_graph_gives_the_same_text() -> None:
@@ -124,7 +123,7 @@ def test_dumps_of_a_process_are_numbered_and_can_be_compared(tmp_path: Path, mon
     passes = ["prune", "canonicalise", "expand", "refine", "merge", "prune"]
     expected = {"00-graph.txt", "regions.txt", "phases.txt", "memory.txt"}
     expected |= {f"{i:02d}-{name}.txt" for i, name in enumerate(passes, 1)}
-    kernels = gml.compile(small_graph(), CpuBackend(2)).compiled.kernels
+    kernels = CpuBackend(2).compile(small_graph()).compiled.kernels
     expected |= {f"kernels/{name}{suffix}" for name in kernels for suffix in (".ir", ".ll", ".s")}
     assert files[0].keys() == expected
     assert files[0] == files[2]
@@ -143,7 +142,7 @@ def test_every_level_prints_more(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     }
     for level in range(8):
         monkeypatch.setenv("GML_DEBUG", str(level))
-        program = gml.compile(small_graph(), CpuBackend(2))
+        program = CpuBackend(2).compile(small_graph())
         program(x=np.ones((3, 64)), cells=np.arange(3))
         printed = capsys.readouterr()
         assert printed.out == ""
