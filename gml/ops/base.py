@@ -73,6 +73,8 @@ class OpDef:
                  function (attrs, out, *sources) that chooses one
     expand       (attrs, *sources) -> Tensor: the same as a composition of other ops, in place of `lower`
     macs         (attrs, out, *sources) -> Size: multiplications and additions in pairs, for ops that are made of them
+    compare      (attrs, blocks, *arrays) -> (found, expected): for results whose bytes are a layout of their own, the
+                 values that stored blocks stand for and those that they should, for `GML_CHECK`
     refine       (attrs, options, *sources) -> Tensor or None: a form of this op that suits compiled code better, if
                  there is one for these sources; options: `gml.compiler.Options`
     """
@@ -93,6 +95,7 @@ class OpDef:
     expand: Callable[..., Tensor] | None = None
     refine: Callable[..., Tensor | None] | None = None
     macs: Callable[..., Size] | None = None
+    compare: Callable[..., tuple[np.ndarray, np.ndarray]] | None = None
 
     def __call__(self, *src: Tensor, **attributes: Any) -> Tensor:
         """A new tensor: this op over `src`. Raises `ShapeError` when the sources do not fit."""
