@@ -121,6 +121,16 @@ def _reference_quantize(attrs: QuantizeAttrs, x: np.ndarray) -> np.ndarray:
     return out
 
 
+def _row_values(k: int, rows: np.ndarray) -> np.ndarray:
+    """All that quantised rows say: the values, and the sums of codes in units of the scale."""
+    at = ActivationRow(k)
+    raw = np.ascontiguousarray(rows).view(np.int8)
+    d = np.ascontiguousarray(raw[..., at.d : at.sums]).view("<f4").astype(np.float64)
+    sums = np.ascontiguousarray(raw[..., at.sums : at.sums32]).view("<i4")
+    sums32 = np.ascontiguousarray(raw[..., at.sums32 : at.sums32 + k // COLUMNS * 4]).view("<i4")
+    return np.concatenate([dequantize_rows(k, rows), sums * np.repeat(d, 2, axis=-1), sums32 * d], axis=-1)
+
+
 def _lower_quantize(k: KernelContext, attrs: QuantizeAttrs, row: Any, out: Place, x: Any) -> None:
     b, at = k.b, ActivationRow(attrs.k)
     target = out.row(row)
@@ -158,6 +168,7 @@ quantize_q8 = declare(
         ],
         attrs=QuantizeAttrs,
         lower=RowSink(_lower_quantize),
+        compare=lambda attrs, rows, x: (_row_values(attrs.k, rows), _row_values(attrs.k, _reference_quantize(attrs, x))),
     )
 )
 
@@ -226,6 +237,7 @@ pack_panels = OpDef(
     [],
     attrs=PackAttrs,
     lower=Direct(_lower_pack, lambda attrs, out, w: Chunks(((-(-attrs.n // ROWS), 1), (out.ne[2], 1), (out.ne[3], 1)))),
+    compare=lambda attrs, panels, w: (_panel_values(attrs, panels), w),
 )
 
 
@@ -364,10 +376,15 @@ def _partner(attrs: PackAttrs, out: Tensor, panels: Tensor, x: Tensor) -> Any:
     return ("mul_mat_q8", x, out.ne, panels.ne[2:], panels.type.name)
 
 
-def _reference_mul_mat_q8(attrs: PackAttrs, panels: np.ndarray, x: np.ndarray) -> np.ndarray:
+def _panel_values(attrs: PackAttrs, panels: np.ndarray) -> np.ndarray:
+    """The weights that panels stand for, float32 [n3, n2, n, k]."""
     n3, n2 = panels.shape[:2]
     w = [decode_panels(attrs.dtype, p) for p in panels.reshape(n3 * n2, *panels.shape[2:])]
-    return _products(np.stack(w).reshape(n3, n2, -1, attrs.k)[:, :, : attrs.n], dequantize_rows(attrs.k, x))
+    return np.stack(w).reshape(n3, n2, -1, attrs.k)[:, :, : attrs.n]
+
+
+def _reference_mul_mat_q8(attrs: PackAttrs, panels: np.ndarray, x: np.ndarray) -> np.ndarray:
+    return _products(_panel_values(attrs, panels), dequantize_rows(attrs.k, x))
 
 
 def _reference_mul_mat_q8_file(attrs: PackAttrs, w: np.ndarray, x: np.ndarray) -> np.ndarray:
