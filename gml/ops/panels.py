@@ -21,7 +21,7 @@ These are the bits of the file in another order (6-bit sub-scales are widened to
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -95,28 +95,43 @@ class PanelLayout:
 # -- packing -----------------------------------------------------------------------------------------------------------
 
 
-def pack_block(b: Builder, dtype: QuantType, rows: Sequence[Node], target: Node) -> None:
-    """Take the blocks at eight addresses apart and store them as one block of a panel at `target`."""
+def pack_block(b: Builder, dtype: QuantType, row: Callable[[Node], Node], codes: Node, target: Node) -> None:
+    """Take the blocks of eight rows apart and store them as one block of a panel at `target`.
+
+    row    gives the address of a row's block
+    codes  private memory for 8 blocks of codes as bytes
+
+    Loops over rows and over groups of 32 columns where blocks have many of them: unrolled, a block of 256 columns is
+    thousands of instructions.
+    """
     traits = dtype.traits
     assert traits is not None
     layout = PanelLayout(traits)
-    blocks = [dtype.unpack(b, row) for row in rows]
-    for r, block in enumerate(blocks):
+    small = layout.chunks_per_block == 1
+
+    def one_row(r: Node) -> None:
+        block = dtype.unpack(b, row(r))
         b.store(target, r * traits.scale_bytes, block.d)
         if block.m is not None:
-            b.store(target, layout.m_at + 2 * r, block.m)
-    per_chunk = layout.groups_per_chunk
-    for c in range(layout.chunks_per_block):
-        at = layout.head_bytes + c * layout.chunk_bytes
-        groups = range(c * per_chunk, (c + 1) * per_chunk)
-        for r, block in enumerate(blocks):
+            b.store(target, r * 2 + layout.m_at, block.m)
+        per_chunk = layout.groups_per_chunk
+        for c in range(layout.chunks_per_block):
+            at = layout.head_bytes + c * layout.chunk_bytes
+            groups = range(c * per_chunk, (c + 1) * per_chunk)
             for i, g in enumerate(groups):
                 if traits.sub_scale:
-                    b.store(target, at + i * ROWS + r, block.sub_scales[g])
+                    b.store(target, r + (at + i * ROWS), block.sub_scales[g])
                 if traits.offset == "group":
-                    b.store(target, at + layout.sub_scale_bytes + i * ROWS + r, block.group_m[g])
-        rows_of_codes = [_columns(b, [block.groups[g] for g in groups]) for block in blocks]
-        _store_planes(b, traits, _quads(b, rows_of_codes), target, at + layout.side_bytes)
+                    b.store(target, r + (at + layout.sub_scale_bytes + i * ROWS), block.group_m[g])
+            b.store(codes, r * traits.block_size + c * COLUMNS, _columns(b, [block.groups[g] for g in groups]))
+
+    def one_chunk(c: Node) -> None:
+        rows = [b.load(codes, c * COLUMNS + r * traits.block_size, U8.vec(COLUMNS)) for r in range(ROWS)]
+        chunk = b.offset(target, c * layout.chunk_bytes + layout.head_bytes)
+        _store_planes(b, traits, _quads(b, rows), chunk, layout.side_bytes)
+
+    b.loop(0, ROWS, one_row, unroll=small)
+    b.loop(0, layout.chunks_per_block, one_chunk)
 
 
 def _columns(b: Builder, groups: Sequence[Node]) -> Node:
@@ -219,20 +234,20 @@ def block_offsets(b: Builder, layout: PanelLayout, pointer: Node) -> Node | None
     return value if layout.traits.offset_sign > 0 else -value
 
 
-def group_scales(b: Builder, layout: PanelLayout, pointer: Node, at: int, group: int, d: Node) -> Node:
-    """The scales of a group's eight rows: d, times the sub-scales where there are any."""
+def group_scales(b: Builder, layout: PanelLayout, chunk: Node, group: int, d: Node) -> Node:
+    """The scales of a group's eight rows in the 32 columns at `chunk`: d, times the sub-scales where there are any."""
     traits = layout.traits
     if not traits.sub_scale:
         return d
-    stored = b.load(pointer, at + group * ROWS, (U8 if traits.sub_scale == "u8" else I8).vec(ROWS), constant=True)
+    stored = b.load(chunk, group * ROWS, (U8 if traits.sub_scale == "u8" else I8).vec(ROWS), constant=True)
     return d * small_value(b, stored)
 
 
-def group_offsets(b: Builder, layout: PanelLayout, pointer: Node, at: int, group: int, m: Node | None) -> Node | None:
+def group_offsets(b: Builder, layout: PanelLayout, chunk: Node, group: int, m: Node | None) -> Node | None:
     """The offsets of a group's eight rows."""
     if m is None or layout.traits.offset == "block":
         return m
-    stored = b.load(pointer, at + layout.sub_scale_bytes + group * ROWS, U8.vec(ROWS), constant=True)
+    stored = b.load(chunk, layout.sub_scale_bytes + group * ROWS, U8.vec(ROWS), constant=True)
     return m * small_value(b, stored)
 
 

@@ -168,7 +168,10 @@ quantize_q8 = declare(
         ],
         attrs=QuantizeAttrs,
         lower=RowSink(_lower_quantize),
-        compare=lambda attrs, rows, x: (_row_values(attrs.k, rows), _row_values(attrs.k, _reference_quantize(attrs, x))),
+        compare=lambda attrs, rows, x: (
+            _row_values(attrs.k, rows),
+            _row_values(attrs.k, _reference_quantize(attrs, x)),
+        ),
     )
 )
 
@@ -221,11 +224,13 @@ def _lower_pack(k: KernelContext, attrs: PackAttrs, out: Place, w: Place) -> Non
 def _pack_panel(k: KernelContext, attrs: PackAttrs, w: Place, p: Node, outer: tuple, target: Node) -> None:
     """Panel p of a matrix to `target`. Rows past the end repeat the last one; their results are never stored."""
     b, layout, dtype = k.b, attrs.layout, attrs.dtype
-    rows = [w.row((b.min(p * ROWS + r, attrs.n - 1), *outer)) for r in range(ROWS)]
+    codes = b.scratch(ROWS * dtype.block_size)
 
     def block(i: Node) -> None:
-        moved = [b.offset(row, i * dtype.type_size) for row in rows]
-        pack_block(b, dtype, moved, b.offset(target, i * layout.block_bytes))
+        def row(r: Node) -> Node:
+            return b.offset(w.row((b.min(p * ROWS + r, attrs.n - 1), *outer)), i * dtype.type_size)
+
+        pack_block(b, dtype, row, codes, b.offset(target, i * layout.block_bytes))
 
     b.loop(0, attrs.k // dtype.block_size, block)
 
@@ -316,23 +321,27 @@ def _compute(
     tokens = [x.row((tile.token + j, i2, i3)) for j in range(tile.n_tokens)]
 
     def block(i: Node, *sums: Node) -> list[Node]:
-        sums_now = list(sums)
         pointer = b.offset(weights, i * layout.block_bytes)
         d = block_scales(b, traits, pointer)
         m = block_offsets(b, layout, pointer)
-        for c in range(layout.chunks_per_block):
-            at = layout.head_bytes + c * layout.chunk_bytes
+
+        def chunk(c: Node, *sums: Node) -> list[Node]:
+            # 32 columns; a loop even where a block has eight times as many: unrolled, it outgrows the decoder cache
+            sums_now = list(sums)
+            here = b.offset(pointer, c * layout.chunk_bytes + layout.head_bytes)
             column = i * layout.chunks_per_block + c
-            quads = load_quads(b, traits, pointer, at + layout.side_bytes)
+            quads = load_quads(b, traits, here, layout.side_bytes)
             for g in range(layout.groups_per_chunk):
-                scale = group_scales(b, layout, pointer, at, g, d)
-                offset = group_offsets(b, layout, pointer, at, g, m)
+                scale = group_scales(b, layout, here, g, d)
+                offset = group_offsets(b, layout, here, g, m)
                 mine = range(g * QUADS // layout.groups_per_chunk, (g + 1) * QUADS // layout.groups_per_chunk)
                 for j, token in enumerate(tokens):
                     sums_now[j] = _add_group(
                         k, traits, row, token, column, g, [(quads[q], q) for q in mine], scale, offset, sums_now[j]
                     )
-        return sums_now
+            return sums_now
+
+        return list(b.loop(0, layout.chunks_per_block, chunk, sums))
 
     zero = b.const(0.0, F32.vec(ROWS))
     sums = b.loop(0, attrs.k // traits.block_size, block, [zero] * tile.n_tokens)
