@@ -128,4 +128,4 @@ def time_steps(program: PlannedProgram) -> None:
         print(f"gml: step {n_steps} of {name} {sizes}: {spent:.2f} ms", file=sys.stderr, flush=True)
         n_steps += 1
 
-    program._execute = timed  # type: ignore[method-assign]
+    program._execute = timed
