@@ -63,8 +63,11 @@ class DType:
             return blocks
         return blocks.astype(np.float32, copy=False)
 
-    def encode(self, values: np.ndarray) -> np.ndarray:
-        """float32 (or integer) values of shape [..., n] to blocks of shape [..., n // block_size]."""
+    def encode(self, values: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+        """float32 (or integer) values of shape [..., n] to blocks of shape [..., n // block_size].
+
+        Importance weights steer the search of block formats; scalars are rounded without.
+        """
         return np.asarray(values).astype(self.numpy)
 
     def __repr__(self) -> str:
@@ -77,7 +80,7 @@ class _BFloat16(DType):
     def decode(self, blocks: np.ndarray) -> np.ndarray:
         return (blocks.astype(np.uint32) << 16).view(np.float32)
 
-    def encode(self, values: np.ndarray) -> np.ndarray:
+    def encode(self, values: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
         """Round to nearest even; a NaN stays a (quiet) NaN. Source: ggml's `ggml_compute_fp32_to_bf16`."""
         bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
         rounded = (bits + (0x7FFF + ((bits >> 16) & 1))) >> 16

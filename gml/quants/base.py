@@ -14,6 +14,7 @@ from gml.dtypes import SCALARS, DType
 from gml.errors import FormatError, ShapeError, UnsupportedError
 from gml.kernel_ir import Builder, Node
 from gml.quants.codes import Codes, CodeTraits
+from gml.quants.importance import Importance, Weights
 
 #: elements that decode and encode work on at a time: temporaries of a few hundred kilobytes
 CHUNK = 1 << 16
@@ -73,17 +74,25 @@ class QuantType(DType):
 
     @property
     def can_encode(self) -> bool:
-        """True where gml writes the format."""
-        return type(self).encode_blocks is not QuantType.encode_blocks
+        """True where gml writes the format from values alone."""
+        return type(self).encode_blocks is not QuantType.encode_blocks and not self.needs_weights
 
-    def encode(self, values: np.ndarray) -> np.ndarray:
+    #: formats too coarse to be encoded without importance weights, as in ggml
+    needs_weights = False
+
+    #: True where the importance weights are combined with the mean square of the whole row
+    weighs_rows = False
+
+    def encode(self, values: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
         """Real values of shape [..., n], rounded to float32, to blocks of shape [..., n / block_size].
 
-        The same bits as ggml's quantiser. Raises `ShapeError` where n is not a multiple of the block size,
-        `FormatError` for values that are not finite or too large for the format's scale, `UnsupportedError` for formats
-        that gml does not write.
+        The same bits as ggml's quantiser. The importance weights have shape [n], or one that repeats to that of the
+        values over all axes but the last; formats without a search (Q8_0, MXFP4, ...) check them and go without, as
+        ggml does. Raises `ShapeError` where n is not a multiple of the block size or the weights do not fit,
+        `FormatError` for values that are not finite or too large for the format's scale, for weights that are not
+        finite or negative, and for missing ones where `needs_weights`.
         """
-        if not self.can_encode:
+        if type(self).encode_blocks is QuantType.encode_blocks:
             raise UnsupportedError(f"{self.name}: gml reads the format but does not write it; use Q8_0, Q4_0 or Q4_1")
         values = np.asarray(values)
         if values.dtype.kind not in "fiu":
@@ -92,18 +101,24 @@ class QuantType(DType):
             raise ShapeError(
                 f"{self.name}: encode needs rows of a multiple of {self.block_size} values, found shape {values.shape}"
             )
-        rows = values.reshape(-1, self.block_size)
+        if weights is None and self.needs_weights:
+            raise FormatError(f"{self.name}: encode needs importance weights; give them, or use IQ2_S, IQ1_M or Q2_K")
+        shape, rows = values.shape, values.reshape(-1, self.block_size)
         blocks = np.empty(len(rows), self.numpy)
+        importance = None
+        if weights is not None:
+            importance = Importance(self.name, weights, values, self.block_size, self.weighs_rows)
         step = CHUNK // self.block_size
         with np.errstate(all="ignore"):
             for start in range(0, len(rows), step):
                 chunk = rows[start : start + step].astype(np.float32)
-                self._refuse_values(chunk, start, values.shape)
-                self.encode_blocks(chunk, blocks[start : start + step])
-                self._refuse_scales(blocks[start : start + step], start, values.shape)
-        return blocks.reshape(*values.shape[:-1], values.shape[-1] // self.block_size)
+                out = blocks[start : start + step]
+                self._refuse_values(chunk, start, shape)
+                self.encode_blocks(chunk, out, importance and importance.blocks(start, start + len(chunk)))
+                self._refuse_scales(out, start, shape)
+        return blocks.reshape(*shape[:-1], shape[-1] // self.block_size)
 
-    def encode_blocks(self, values: np.ndarray, out: np.ndarray) -> None:
+    def encode_blocks(self, values: np.ndarray, out: np.ndarray, weights: Weights | None) -> None:
         """Write finite float32 values [n, block_size] to the fields of out, blocks [n]: what a format may give."""
         raise UnsupportedError(f"{self.name}: this build cannot encode the format")
 

@@ -11,7 +11,7 @@
                            byte i   |  7 6 5 4  | 3 2 1 0 |
                                     | v[16 + i] |  v[i]   |      from v[32 g] on
 
-Source: ggml `block_iq4_xs`, `dequantize_row_iq4_xs`. Next module: `tq1_0.py`.
+Source: ggml `block_iq4_xs`, `dequantize_row_iq4_xs`, `quantize_row_iq4_nl_impl`. Next module: `tq1_0.py`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,13 @@ import numpy as np
 
 from gml.kernel_ir import I8, U8, Builder, Node
 from gml.quants.base import QuantType, register
-from gml.quants.bits import halves, planes
+from gml.quants.bits import halves, pack_planes, planes
 from gml.quants.codes import Codes, CodeTraits
 from gml.quants.fields import Fields
-from gml.quants.iq4_nl import TABLE
+from gml.quants.importance import Weights
+from gml.quants.iq4_nl import TABLE, fit_table, nearest_codes
+from gml.quants.rounding import clipped_int, first_largest, inverse
+from gml.quants.search import blocks_of, columns
 
 
 class IQ4_XS(QuantType):
@@ -46,6 +49,21 @@ class IQ4_XS(QuantType):
         scales = halves(blocks["d"]) * self._scales(blocks)
         values = TABLE[planes(blocks["qs"].reshape(-1, 8, 16), 4).reshape(-1, 8, 32)]
         np.multiply(scales[..., None], values, out=out.reshape(-1, 8, 32))
+
+    def encode_blocks(self, values: np.ndarray, out: np.ndarray, weights: Weights | None) -> None:
+        """A scale is searched for each group; these get 6 bits, and the codes are chosen again."""
+        x = columns(values, 32)
+        scales = fit_table(x, None if weights is None else columns(weights.of_blocks(values), 32)).reshape(-1, 8)
+        d = -first_largest(scales.T) / np.float32(32)
+        out["d"] = d
+        found = clipped_int(inverse(d)[:, None] * scales, -32, 31)
+        # ggml divides by the scale before it is rounded to f16
+        codes = nearest_codes(inverse((d[:, None] * found).reshape(-1)) * x)
+        out["qs"] = pack_planes(blocks_of(codes, 256).reshape(-1, 8, 2, 16), 4).reshape(-1, 128)
+        six = (found + np.float32(32)).astype(np.uint8)
+        out["scales_l"] = pack_planes((six & np.uint8(15)).reshape(-1, 4, 2, 1), 4)[..., 0]
+        shifts = np.arange(0, 16, 2, dtype=np.uint16)
+        out["scales_h"] = np.bitwise_or.reduce((six >> np.uint8(4)).astype(np.uint16) << shifts, axis=1)
 
     @staticmethod
     def _scales(blocks: np.ndarray) -> np.ndarray:

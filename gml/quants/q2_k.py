@@ -8,7 +8,8 @@
     d        f16         scale of the scales
     dmin     f16         scale of the minima
 
-Source: ggml `block_q2_K`, `dequantize_row_q2_K`. Next module: `q3_k.py`.
+Source: ggml `block_q2_K`, `dequantize_row_q2_K`, `quantize_row_q2_K_ref`, `quantize_row_q2_K_impl`.
+Next module: `q3_k.py`.
 """
 
 from __future__ import annotations
@@ -17,9 +18,13 @@ import numpy as np
 
 from gml.kernel_ir import Builder, Node
 from gml.quants.base import QuantType, register
-from gml.quants.bits import halves, planes
+from gml.quants.bits import halves, pack_planes, planes
 from gml.quants.codes import Codes, CodeTraits
 from gml.quants.fields import Fields, halves_of
+from gml.quants.importance import Weights
+from gml.quants.q4_k import small_scales
+from gml.quants.refine import refine_positive
+from gml.quants.search import WEIGHTED_STEPS, blocks_of, codes_for, columns, fit_scale_and_min, sequential_sum
 
 
 class Q2_K(QuantType):
@@ -40,6 +45,27 @@ class Q2_K(QuantType):
         groups = out.reshape(-1, 16, 16)
         np.multiply(scales[..., None], codes, out=groups)
         groups -= mins[..., None]
+
+    def encode_blocks(self, values: np.ndarray, out: np.ndarray, weights: Weights | None) -> None:
+        """Scale and minimum are searched for each group; these get 4 bits, and the codes are rounded again to them."""
+        x = columns(values, 16)
+        if weights is None:
+            scale, low, codes = fit_scale_and_min(x, np.abs(x), 3, (-0.5, 0.1, 15), absolute=True)
+            d, scales = small_scales(scale.reshape(-1, 16), 15)
+            dmin, mins = small_scales(low.reshape(-1, 16), 15)
+        else:
+            w = columns(weights.of_blocks(values, 1.0), 16)
+            scale, low, codes = fit_scale_and_min(x, w, 3, WEIGHTED_STEPS)
+            totals = columns(sequential_sum(w), 16)
+            d, scales = refine_positive(columns(scale, 16), 15, totals)
+            dmin, mins = refine_positive(columns(low, 16), 15, totals)
+            scales, mins = scales.T, mins.T
+        out["d"], out["dmin"] = d, dmin
+        out["scales"] = scales | (mins << np.uint8(4))
+        d = (halves(out["d"]) * (out["scales"] & np.uint8(15))).reshape(-1)
+        dm = (halves(out["dmin"]) * (out["scales"] >> np.uint8(4))).reshape(-1)
+        numbers = blocks_of(codes_for(x, d, dm, codes, 3), 256)
+        out["qs"] = pack_planes(numbers.reshape(-1, 2, 4, 32), 2).reshape(-1, 64)
 
 
 register(Q2_K("Q2_K", 10, 256, 84, [("scales", "u1", 16), ("qs", "u1", 64), ("d", "<f2"), ("dmin", "<f2")]))

@@ -13,7 +13,8 @@
                                       | s[h+12] | s[h+8] | s[h+4] | s[h] |
     d        f16
 
-Source: ggml `block_q3_K`, `dequantize_row_q3_K`. Next module: `q4_k.py`.
+Source: ggml `block_q3_K`, `dequantize_row_q3_K`, `quantize_row_q3_K_ref`, `quantize_row_q3_K_impl`.
+Next module: `q4_k.py`.
 """
 
 from __future__ import annotations
@@ -22,9 +23,13 @@ import numpy as np
 
 from gml.kernel_ir import I8, Builder, Node
 from gml.quants.base import QuantType, register
-from gml.quants.bits import halves, planes
+from gml.quants.bits import halves, pack_planes, planes
 from gml.quants.codes import Codes, CodeTraits
 from gml.quants.fields import Fields, halves_of
+from gml.quants.importance import Weights
+from gml.quants.refine import refine_scale
+from gml.quants.rounding import clipped_int, first_largest
+from gml.quants.search import blocks_of, columns, fit_scale, sequential_sum
 
 
 class Q3_K(QuantType):
@@ -59,6 +64,36 @@ class Q3_K(QuantType):
         low = planes(packed[:, :8], 4).reshape(-1, 16)
         high = planes(packed[:, 8:], 2).reshape(-1, 16)
         return (low | (high << np.uint8(4))).view(np.int8) - np.int8(32)
+
+    def encode_blocks(self, values: np.ndarray, out: np.ndarray, weights: Weights | None) -> None:
+        """A scale is searched for each group; these get 6 bits, and the codes are rounded again to what is stored."""
+        x = columns(values, 16)
+        if weights is None:
+            scale, codes = refine_scale(x, 4)
+            scales = scale.reshape(-1, 16)
+            largest = first_largest(scales.T)
+            inverse = np.float32(-32) / largest
+            zero = largest == 0
+            found = np.where(zero[:, None], np.float32(-32), clipped_int(inverse[:, None] * scales, -32, 31))
+            out["d"] = np.where(zero, np.float32(0), np.float32(1) / inverse)
+        else:
+            w = columns(weights.of_blocks(values), 16)
+            scale, codes = fit_scale(x, 4, w)
+            out["d"], found = fit_scale(columns(scale, 16), 32, columns(sequential_sum(w), 16))
+            found = found.T - np.float32(32)
+        out["scales"] = self._pack_scales((found + np.float32(32)).astype(np.uint8))
+        d = (halves(out["d"]) * found).reshape(-1)
+        codes = np.where(d != 0, clipped_int(x / d, -4, 3) + np.float32(4), codes)
+        numbers = blocks_of(codes, 256)
+        out["qs"] = pack_planes((numbers & np.uint8(3)).reshape(-1, 2, 4, 32), 2).reshape(-1, 64)
+        out["hmask"] = pack_planes((numbers >> np.uint8(2)).reshape(-1, 8, 32), 1)
+
+    @staticmethod
+    def _pack_scales(scales: np.ndarray) -> np.ndarray:
+        """The inverse of `_scales`, of scales + 32: uint8 [n, 16] to uint8 [n, 12]."""
+        low = pack_planes((scales & np.uint8(15)).reshape(-1, 2, 8), 4)
+        high = pack_planes((scales >> np.uint8(4)).reshape(-1, 4, 4), 2)
+        return np.concatenate([low, high], axis=1)
 
 
 register(Q3_K("Q3_K", 11, 256, 110, [("hmask", "u1", 32), ("qs", "u1", 64), ("scales", "u1", 12), ("d", "<f2")]))

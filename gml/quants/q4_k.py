@@ -13,7 +13,8 @@
                          byte i of run r   |  7 6 5 4  | 3 2 1 0 |
                                            | v[32 + i] |  v[i]   |      from v[64 r] on
 
-Source: ggml `block_q4_K`, `get_scale_min_k4`, `dequantize_row_q4_K`, `quantize_row_q4_K_ref`.
+Source: ggml `block_q4_K`, `get_scale_min_k4`, `dequantize_row_q4_K`, `quantize_row_q4_K_ref`,
+`quantize_row_q4_K_impl`.
 Next module: `q5_k.py`.
 """
 
@@ -26,7 +27,10 @@ from gml.quants.base import QuantType, register
 from gml.quants.bits import halves, pack_planes, planes
 from gml.quants.codes import Codes, CodeTraits
 from gml.quants.fields import Fields
-from gml.quants.search import clipped_int, fit_scale_and_min, sequential_sum
+from gml.quants.importance import Weights
+from gml.quants.refine import refine_positive
+from gml.quants.rounding import nearest_int
+from gml.quants.search import WEIGHTED_STEPS, blocks_of, codes_for, columns, fit_scale_and_min, sequential_sum
 
 
 class Q4_K(QuantType):
@@ -43,27 +47,50 @@ class Q4_K(QuantType):
     def decode_blocks(self, blocks: np.ndarray, out: np.ndarray) -> None:
         decode_groups(blocks, planes(blocks["qs"].reshape(-1, 4, 32), 4), out)
 
-    def encode_blocks(self, values: np.ndarray, out: np.ndarray) -> None:
-        """Scale and minimum are searched for each group; these get 6 bits, and the codes are rounded again to them."""
-        groups = np.ascontiguousarray(values.reshape(-1, 32).T)
-        weights = np.sqrt(sequential_sum(groups * groups) / np.float32(32)) + np.abs(groups)
-        scale, low, codes = fit_scale_and_min(groups, weights, 15, -1.0, 0.1, 20)
-        out["d"], scales = six_bits(scale.reshape(-1, 8))
-        out["dmin"], mins = six_bits(low.reshape(-1, 8))
-        out["scales"] = pack_scales_and_mins(scales, mins)
-        d = (out["d"].astype(np.float32)[:, None] * scales).reshape(-1)
-        dm = (out["dmin"].astype(np.float32)[:, None] * mins).reshape(-1)
-        codes = np.where(d != 0, clipped_int((groups + dm) / d, 0, 15), codes)
-        numbers = np.ascontiguousarray(codes.T).astype(np.uint8)
-        out["qs"] = pack_planes(numbers.reshape(-1, 4, 2, 32), 4).reshape(-1, 128)
+    def encode_blocks(self, values: np.ndarray, out: np.ndarray, weights: Weights | None) -> None:
+        codes = encode_groups(values, out, 15, (-1.0, 0.1, 20), weights)
+        out["qs"] = pack_planes(codes.reshape(-1, 4, 2, 32), 4).reshape(-1, 128)
 
 
-def six_bits(scales: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Non-negative float32 [n, 8] as float32 [n] times uint8 [n, 8] below 64."""
+def encode_groups(
+    values: np.ndarray, out: np.ndarray, n_max: int, steps: tuple[float, float, int], weights: Weights | None
+) -> np.ndarray:
+    """Write d, dmin and scales of blocks; gives codes up to n_max, uint8 [n, 256]: the part Q5_K shares.
+
+    Scale and minimum are searched for each group of 32; these get 6 bits, and the codes are rounded again to them.
+    """
+    x = columns(values, 32)
+    if weights is None:
+        w = np.sqrt(sequential_sum(x * x) / np.float32(32)) + np.abs(x)
+        scale, low, codes = fit_scale_and_min(x, w, n_max, steps)
+        d, scales = small_scales(scale.reshape(-1, 8), 63)
+        dmin, mins = small_scales(low.reshape(-1, 8), 63)
+    else:
+        w = columns(weights.of_blocks(values), 32)
+        scale, low, codes = fit_scale_and_min(x, w, n_max, WEIGHTED_STEPS)
+        totals = columns(sequential_sum(w), 8)
+        d, scales = refine_positive(columns(scale, 8), 63, totals)
+        dmin, mins = refine_positive(columns(low, 8), 63, totals)
+        scales, mins = scales.T, mins.T
+        if n_max == 31:
+            # a negative scale has wrapped to a byte beyond 63; ggml bounds it in Q5_K alone
+            scales, mins = np.minimum(scales, np.uint8(63)), np.minimum(mins, np.uint8(63))
+    out["d"], out["dmin"] = d, dmin
+    out["scales"] = pack_scales_and_mins(scales, mins)
+    scales, mins = scales_and_mins(out["scales"])
+    d = (out["d"].astype(np.float32)[:, None] * scales).reshape(-1)
+    dm = (out["dmin"].astype(np.float32)[:, None] * mins).reshape(-1)
+    return blocks_of(codes_for(x, d, dm, codes, n_max), 256)
+
+
+def small_scales(scales: np.ndarray, n_max: int) -> tuple[np.ndarray, np.ndarray]:
+    """Non-negative float32 [n, groups] as float32 [n] times uint8 [n, groups] up to n_max."""
     # not -0, which ggml never stores
     largest = np.where(scales.max(axis=1) > 0, scales.max(axis=1), np.float32(0))
-    inverse = np.where(largest > 0, np.float32(63) / largest, np.float32(0))
-    return largest / np.float32(63), clipped_int(inverse[:, None] * scales, 0, 63).astype(np.uint8)
+    inverse = np.where(largest > 0, np.float32(n_max) / largest, np.float32(0))
+    # a byte in ggml, before the bound is applied
+    codes = np.minimum(nearest_int(inverse[:, None] * scales) & 255, n_max)
+    return largest / np.float32(n_max), codes.astype(np.uint8)
 
 
 def pack_scales_and_mins(scales: np.ndarray, mins: np.ndarray) -> np.ndarray:

@@ -5,7 +5,8 @@
     qs   16 bytes    byte i   | 7 6 5 4 | 3 2 1 0 |      the low four bits
                               | v[i+16] |  v[i]   |
 
-Source: ggml `block_q5_0`, `dequantize_row_q5_0`, `quantize_row_q5_0_ref`. Next module: `q5_1.py`.
+Source: ggml `block_q5_0`, `dequantize_row_q5_0`, `quantize_row_q5_0_ref`,
+`quantize_row_q5_0_impl`. Next module: `q5_1.py`.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from gml.quants.base import QuantType, register
 from gml.quants.bits import bit_string, halves, pack_bit_string, pack_planes, planes
 from gml.quants.codes import Codes, CodeTraits
 from gml.quants.fields import Fields
-from gml.quants.rounding import first_largest, inverse, truncate
+from gml.quants.importance import Weights
+from gml.quants.q4_0 import symmetric
 
 
 class Q5_0(QuantType):
     """See the module's drawing."""
 
+    weighs_rows = True
     traits = CodeTraits(bits=5, group=32, n_groups=1, zero=16)
 
     def unpack(self, b: Builder, block: Node) -> Codes:
@@ -34,11 +37,10 @@ class Q5_0(QuantType):
         codes = five_bits(blocks).view(np.int8)
         np.multiply(halves(blocks["d"]), codes - np.int8(16), out=out)
 
-    def encode_blocks(self, values: np.ndarray, out: np.ndarray) -> None:
-        """The value of largest magnitude becomes code 0, that is -16."""
-        d = first_largest(values.T)[:, None] / np.float32(-16)
-        out["d"] = d[:, 0]
-        pack_five_bits(truncate(values * inverse(d) + np.float32(16.5), 31), out)
+    def encode_blocks(self, values: np.ndarray, out: np.ndarray, weights: Weights | None) -> None:
+        """As in Q4_0."""
+        out["d"], codes = symmetric(values, 16, weights)
+        pack_five_bits(codes, out)
 
 
 def five_bits(blocks: np.ndarray) -> np.ndarray:

@@ -17,13 +17,15 @@ from gml.quants.base import QuantType, register
 from gml.quants.bits import halves
 from gml.quants.codes import Codes, CodeTraits
 from gml.quants.fields import Fields
+from gml.quants.importance import Weights
+from gml.quants.q4_1 import affine
 from gml.quants.q5_0 import five_bits, pack_five_bits
-from gml.quants.rounding import extremes, inverse, truncate
 
 
 class Q5_1(QuantType):
     """See the module's drawing."""
 
+    weighs_rows = True
     traits = CodeTraits(bits=5, group=32, n_groups=1, offset="block")
 
     def unpack(self, b: Builder, block: Node) -> Codes:
@@ -35,11 +37,10 @@ class Q5_1(QuantType):
         np.multiply(halves(blocks["d"]), five_bits(blocks), out=out)
         out += halves(blocks["m"])
 
-    def encode_blocks(self, values: np.ndarray, out: np.ndarray) -> None:
-        m, largest = extremes(values)
-        d = (largest - m) / np.float32(31)
-        out["d"], out["m"] = d[:, 0], m[:, 0]
-        pack_five_bits(truncate((values - m) * inverse(d) + np.float32(0.5), 31), out)
+    def encode_blocks(self, values: np.ndarray, out: np.ndarray, weights: Weights | None) -> None:
+        """As in Q4_1."""
+        out["d"], out["m"], codes = affine(values, 31, weights)
+        pack_five_bits(codes, out)
 
 
 register(Q5_1("Q5_1", 7, 32, 24, [("d", "<f2"), ("m", "<f2"), ("qh", "u1", 4), ("qs", "u1", 16)]))

@@ -10,7 +10,8 @@
                          byte i of run r   |  7 6 5 4  | 3 2 1 0 |
                                            | v[32 + i] |  v[i]   |      from v[64 r] on
 
-Source: ggml `block_q5_K`, `dequantize_row_q5_K`. Next module: `q6_k.py`.
+Source: ggml `block_q5_K`, `dequantize_row_q5_K`, `quantize_row_q5_K_ref`, `quantize_row_q5_K_impl`.
+Next module: `q6_k.py`.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ import numpy as np
 
 from gml.kernel_ir import Builder, Node
 from gml.quants.base import QuantType, register
-from gml.quants.bits import planes
+from gml.quants.bits import pack_planes, planes
 from gml.quants.codes import Codes, CodeTraits
 from gml.quants.fields import Fields
-from gml.quants.q4_k import decode_groups, unpack_scales_and_mins
+from gml.quants.importance import Weights
+from gml.quants.q4_k import decode_groups, encode_groups, unpack_scales_and_mins
 
 
 class Q5_K(QuantType):
@@ -41,6 +43,11 @@ class Q5_K(QuantType):
     def decode_blocks(self, blocks: np.ndarray, out: np.ndarray) -> None:
         low = planes(blocks["qs"].reshape(-1, 4, 32), 4).reshape(-1, 8, 32)
         decode_groups(blocks, low | (planes(blocks["qh"], 1) << np.uint8(4)), out)
+
+    def encode_blocks(self, values: np.ndarray, out: np.ndarray, weights: Weights | None) -> None:
+        codes = encode_groups(values, out, 31, (-0.5, 0.1, 15), weights)
+        out["qs"] = pack_planes((codes & np.uint8(15)).reshape(-1, 4, 2, 32), 4).reshape(-1, 128)
+        out["qh"] = pack_planes((codes >> np.uint8(4)).reshape(-1, 8, 32), 1)
 
 
 register(

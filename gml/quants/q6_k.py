@@ -9,7 +9,8 @@
     scales   16 signed bytes, one per group
     d        f16
 
-Source: ggml `block_q6_K`, `dequantize_row_q6_K`, `quantize_row_q6_K_ref`.
+Source: ggml `block_q6_K`, `dequantize_row_q6_K`, `quantize_row_q6_K_ref`,
+`quantize_row_q6_K_impl`.
 Next module: `q8_k.py`.
 """
 
@@ -22,8 +23,9 @@ from gml.quants.base import QuantType, register
 from gml.quants.bits import halves, pack_planes, planes
 from gml.quants.codes import Codes, CodeTraits
 from gml.quants.fields import Fields, halves_of
-from gml.quants.rounding import first_largest
-from gml.quants.search import TINY, clipped_int, fit_scale
+from gml.quants.importance import Weights
+from gml.quants.rounding import clipped_int, first_largest, nearest_int
+from gml.quants.search import TINY, blocks_of, columns, fit_scale
 
 
 class Q6_K(QuantType):
@@ -48,20 +50,20 @@ class Q6_K(QuantType):
         scales = halves(blocks["d"]) * blocks["scales"]
         np.multiply(scales[..., None], codes.reshape(-1, 16, 16), out=out.reshape(-1, 16, 16))
 
-    def encode_blocks(self, values: np.ndarray, out: np.ndarray) -> None:
+    def encode_blocks(self, values: np.ndarray, out: np.ndarray, weights: Weights | None) -> None:
         """A scale is searched for each group; these get 8 bits, and the codes are rounded again to what is stored."""
-        groups = np.ascontiguousarray(values.reshape(-1, 16).T)
-        scale, codes = fit_scale(groups, 32)
+        groups = columns(values, 16)
+        scale, codes = fit_scale(groups, 32, None if weights is None else columns(weights.importance, 16))
         scales = scale.reshape(-1, 16)
         largest = first_largest(scales.T)
         zero = np.abs(largest) < TINY
         inverse = np.float32(-128) / largest
         out["d"] = np.where(zero, np.float32(0), np.float32(1) / inverse)
-        out["scales"] = np.where(zero[:, None], 0, clipped_int(inverse[:, None] * scales, -128, 127))
+        out["scales"] = np.where(zero[:, None], 0, np.minimum(nearest_int(inverse[:, None] * scales), 127))
         stored = (out["d"].astype(np.float32)[:, None] * out["scales"]).reshape(-1)
         codes = np.where(stored != 0, clipped_int(groups / stored, -32, 31) + np.float32(32), codes)
         codes[:, np.repeat(zero, 16)] = 0
-        self._pack(np.ascontiguousarray(codes.T).astype(np.uint8).reshape(-1, 256), out)
+        self._pack(blocks_of(codes, 256), out)
 
     @staticmethod
     def _pack(codes: np.ndarray, out: np.ndarray) -> None:

@@ -17,7 +17,8 @@ from gml.quants.base import QuantType, register
 from gml.quants.bits import halves
 from gml.quants.codes import Codes, CodeTraits
 from gml.quants.fields import Fields
-from gml.quants.rounding import inverse, round_away
+from gml.quants.importance import Weights
+from gml.quants.rounding import finite_inverse, round_away
 
 
 class Q8_0(QuantType):
@@ -41,10 +42,10 @@ class Q8_0(QuantType):
     def decode_blocks(self, blocks: np.ndarray, out: np.ndarray) -> None:
         np.multiply(blocks["qs"], halves(blocks["d"]), out=out)
 
-    def encode_blocks(self, values: np.ndarray, out: np.ndarray) -> None:
+    def encode_blocks(self, values: np.ndarray, out: np.ndarray, weights: Weights | None) -> None:
         d = np.abs(values).max(axis=-1, keepdims=True) / np.float32(127)
         out["d"] = d[:, 0]
-        out["qs"] = round_away(values * inverse(d))
+        out["qs"] = round_away(values * finite_inverse(d))
 
 
 register(Q8_0("Q8_0", 8, 32, 34, [("d", "<f2"), ("qs", "i1", 32)]))

@@ -9,7 +9,7 @@ A byte is a fraction of 256: its base-3 digits come out from the top, one by one
     qh    4 bytes    byte i: t0 .. t3 = v[240+i], v[244+i], v[248+i], v[252+i]
     d    f16
 
-Source: ggml `block_tq1_0`, `dequantize_row_tq1_0`. Next module: `tq2_0.py`.
+Source: ggml `block_tq1_0`, `dequantize_row_tq1_0`, `quantize_row_tq1_0_ref`. Next module: `tq2_0.py`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from gml.quants.base import QuantType, register
 from gml.quants.bits import halves
 from gml.quants.codes import Codes, CodeTraits
 from gml.quants.fields import Fields
+from gml.quants.importance import Weights
+from gml.quants.rounding import finite_inverse, round_away
 
 
 class TQ1_0(QuantType):
@@ -47,6 +49,25 @@ class TQ1_0(QuantType):
         runs = [(blocks["qs"][:, :32], 5), (blocks["qs"][:, 32:], 5), (blocks["qh"], 4)]
         digits = np.concatenate([_digits(packed, n).reshape(len(blocks), -1) for packed, n in runs], axis=1)
         np.multiply(halves(blocks["d"]), digits.view(np.int8) - np.int8(1), out=out)
+
+    def encode_blocks(self, values: np.ndarray, out: np.ndarray, weights: Weights | None) -> None:
+        out["d"], codes = ternary(values)
+        out["qs"][:, :32] = _pack_digits(codes[:, :160].reshape(-1, 5, 32))
+        out["qs"][:, 32:] = _pack_digits(codes[:, 160:240].reshape(-1, 5, 16))
+        out["qh"] = _pack_digits(codes[:, 240:].reshape(-1, 4, 4))
+
+
+def ternary(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The largest magnitudes [n], and values rounded to -1, 0, 1 times them, plus 1: uint8 [n, 256]; TQ2_0 too."""
+    d = np.abs(values).max(axis=1)
+    return d, (round_away(values * finite_inverse(d)[:, None]) + np.float32(1)).astype(np.uint8)
+
+
+def _pack_digits(digits: np.ndarray) -> np.ndarray:
+    """The inverse of `_digits`: uint8 [n, 5 or 4, k] to bytes [n, k]; a fifth digit that is missing is 0."""
+    powers = np.uint16(3) ** np.arange(4, 4 - digits.shape[1], -1, dtype=np.uint16)
+    number = (digits * powers[:, None]).sum(axis=1, dtype=np.uint16)
+    return ((number * np.uint16(256) + np.uint16(242)) // np.uint16(243)).astype(np.uint8)
 
 
 def _digits(packed: np.ndarray, n: int) -> np.ndarray:

@@ -5,7 +5,8 @@
                                        | v96 | v64 | v32 | v0  |     vN = v[128 r + N + i]
     d    f16
 
-The code 3 is never written; it reads as 2 * d. Source: ggml `block_tq2_0`, `dequantize_row_tq2_0`.
+The code 3 is never written; it reads as 2 * d. Source: ggml `block_tq2_0`, `dequantize_row_tq2_0`,
+`quantize_row_tq2_0_ref`.
 Next module: `mxfp4.py`.
 """
 
@@ -15,9 +16,11 @@ import numpy as np
 
 from gml.kernel_ir import Builder, Node
 from gml.quants.base import QuantType, register
-from gml.quants.bits import halves, planes
+from gml.quants.bits import halves, pack_planes, planes
 from gml.quants.codes import Codes, CodeTraits
 from gml.quants.fields import Fields
+from gml.quants.importance import Weights
+from gml.quants.tq1_0 import ternary
 
 
 class TQ2_0(QuantType):
@@ -33,6 +36,10 @@ class TQ2_0(QuantType):
     def decode_blocks(self, blocks: np.ndarray, out: np.ndarray) -> None:
         codes = planes(blocks["qs"].reshape(-1, 2, 32), 2).reshape(out.shape).view(np.int8)
         np.multiply(halves(blocks["d"]), codes - np.int8(1), out=out)
+
+    def encode_blocks(self, values: np.ndarray, out: np.ndarray, weights: Weights | None) -> None:
+        out["d"], codes = ternary(values)
+        out["qs"] = pack_planes(codes.reshape(-1, 2, 4, 32), 2).reshape(-1, 64)
 
 
 register(TQ2_0("TQ2_0", 35, 256, 66, [("qs", "u1", 64), ("d", "<f2")]))
