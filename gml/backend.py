@@ -1,23 +1,28 @@
 """What a backend is: it compiles a graph into a program, and a program runs.
 
-Arrives: a `Graph`; leaves: a `Program` whose results can be read. Backends are found by the entry point `gml.backends`,
-the built-in ones too, so that they can live in anybody's package. Next: `backends/reference`, then `models/`.
+Arrives: a `Graph`; leaves: a `Program` whose results can be read. Backends are found by name (`plugins.py`): gml's own in
+a table, others by the entry point `gml.backends`, so that they can live in anybody's package. Next: `backends/reference`, then `models/`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from importlib.metadata import entry_points
 from typing import Any, Protocol
 
 import numpy as np
 
 from gml.debug import inspector
+from gml import plugins
 from gml.dims import Dim
 from gml.errors import GraphError, UnsupportedError
 from gml.graph import Graph
 from gml.tensor import Tensor, match_shape
+
+
+GROUP = "gml.backends"
+#: the backends that come with gml
+OWN = {"cpu": "gml.backends.cpu:CpuBackend", "reference": "gml.backends.reference:ReferenceBackend"}
 
 
 class Backend(Protocol):
@@ -113,15 +118,15 @@ class Program(ABC):
 
 def backend_names() -> list[str]:
     """Names of the installed backends."""
-    return sorted({point.name for point in entry_points(group="gml.backends")})
+    return plugins.names(GROUP, OWN)
 
 
 def get_backend(name: str, **options: Any) -> Backend:
     """The backend of this name, made with `options`. Raises `UnsupportedError` when none is installed under it."""
-    for point in entry_points(group="gml.backends"):
-        if point.name == name:
-            return point.load()(**options)
-    raise UnsupportedError(f"unknown backend {name!r}; installed: {', '.join(backend_names()) or 'none'}")
+    found = plugins.find(GROUP, OWN, name)
+    if found is None:
+        raise UnsupportedError(f"unknown backend {name!r}; installed: {', '.join(backend_names())}")
+    return found(**options)
 
 
 def compile(graph: Graph | Tensor, backend: str | Backend = "reference", **options: Any) -> Program:
@@ -133,5 +138,5 @@ def compile(graph: Graph | Tensor, backend: str | Backend = "reference", **optio
 
 
 def default_backend() -> str:
-    """The name of the backend that is used when none is asked for: the compiled one where it is installed."""
-    return "cpu" if "cpu" in backend_names() else "reference"
+    """The name of the backend that is used when none is asked for: the compiled one."""
+    return "cpu"

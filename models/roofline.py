@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from gml.compiler.cost import Cost, region_cost
 from gml.models.session import Session
 
 
@@ -52,10 +51,7 @@ def phase_rows(session: Session, kind: str, n: int, depth: int, repeats: int) ->
     spans, waits = runs.sum(axis=3).max(axis=2), runs[..., 1].mean(axis=2)
     seconds, waited = np.median(spans, axis=0), np.median(waits, axis=0)
     rows: dict[tuple[str, ...], PhaseRow] = {}
-    for i, phase in enumerate(program.compiled.step):
-        key = tuple(sorted(invocation.kernel for invocation in phase))
-        cost = sum((region_cost(invocation.region, program.values) for invocation in phase), Cost())
-        ops = ", ".join(dict.fromkeys("+".join(t.op.name for t in v.region.nodes) for v in phase))
+    for i, (key, ops, cost) in enumerate(program.phase_costs()):
         row = rows.setdefault(key, PhaseRow(ops, 0, 0.0, 0.0, 0, 0))
         row.count += 1
         row.seconds += float(seconds[i])

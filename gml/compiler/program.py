@@ -13,6 +13,7 @@ import numpy as np
 
 from gml.arena import aligned_bytes
 from gml.backend import Program
+from gml.compiler.cost import Cost, region_cost
 from gml.compiler.plan import CompiledGraph, Invocation
 from gml.compiler.regions import Region
 from gml.debug import inspector, knobs
@@ -46,6 +47,15 @@ class PlannedProgram(Program):
     def n_buffer_bytes(self) -> int:
         """Bytes of the buffer that all intermediate results of a step share."""
         return self.compiled.plan.peak_bytes
+
+    def phase_costs(self) -> list[tuple[tuple[str, ...], str, Cost]]:
+        """Per phase of a step: its kernels, the ops they are made of, and what it costs at the last run's sizes."""
+        rows = []
+        for phase in self.compiled.step:
+            cost = sum((region_cost(invocation.region, self.values) for invocation in phase), Cost())
+            ops = dict.fromkeys("+".join(t.op.name for t in v.region.nodes if t.op) for v in phase)
+            rows.append((tuple(sorted(v.kernel for v in phase)), ", ".join(ops), cost))
+        return rows
 
     def storage(self, root: Tensor) -> np.ndarray:
         """The bytes of a root tensor: a leaf's own, a part of the activation buffer, or what the setup made."""

@@ -2,7 +2,8 @@
 
 Arrives: GGUF metadata and tensors; leaves: one graph per model, with run-time sizes for the tokens of a step
 (`n_tokens`), the cells of the KV cache in use (`n_kv`) and the positions whose logits are wanted (`n_out`).
-Architectures are found by the entry point `gml.architectures` under the name in `general.architecture`. Next module:
+Architectures are found by the name in `general.architecture`: gml's own in a table, others by the entry point
+`gml.architectures`. Next module:
 `models/arch/layers.py`.
 """
 
@@ -11,12 +12,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
 from typing import Any, Protocol
 
 import numpy as np
 
-from gml import Context, Dim, DType, Tensor
+from gml import Context, Dim, DType, Tensor, plugins
 from gml.errors import FormatError, UnsupportedError
 
 #: more than any model has; a hostile file must not make us build a graph of a billion nodes
@@ -173,14 +173,23 @@ class Architecture(Protocol):
         ...
 
 
+GROUP = "gml.architectures"
+#: the architectures that come with gml
+OWN = {"llama": "gml.models.arch.llama:Llama", "gemma3": "gml.models.arch.gemma3:Gemma3"}
+
+
 def find_architecture(name: str) -> Architecture:
-    """The architecture of this name. Raises `UnsupportedError` naming those that are installed."""
-    points = {point.name: point for point in entry_points(group="gml.architectures")}
-    if name not in points:
-        near = difflib.get_close_matches(name, points, n=1)
+    """The architecture of this name: gml's own, or one that a package declares by the entry point.
+
+    Raises `UnsupportedError` naming those that are installed.
+    """
+    found = plugins.find(GROUP, OWN, name)
+    if found is None:
+        known = plugins.names(GROUP, OWN)
+        near = difflib.get_close_matches(name, known, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        raise UnsupportedError(f"architecture {name!r} is not known; installed: {', '.join(sorted(points))}{hint}")
-    return points[name].load()()
+        raise UnsupportedError(f"architecture {name!r} is not known; installed: {', '.join(known)}{hint}")
+    return found()
 
 
 def expand_table(table: Sequence[Weight], n_layer: int) -> Iterator[Weight]:
