@@ -21,6 +21,7 @@ PASSES: tuple[tuple[str, Callable[[State], State], bool], ...] = (
     ("prune", graph_passes.prune, False),
     ("canonicalise", graph_passes.canonicalise, False),
     ("expand", graph_passes.expand, True),
+    ("fold", graph_passes.fold, False),
     ("refine", graph_passes.refine, False),
     ("merge", graph_passes.merge, False),
     ("prune", graph_passes.prune, False),

@@ -37,6 +37,7 @@ class State:
     nodes    results in execution order
     outputs  what must be computed, in the user's order
     moved    the user's kept tensors -> the tensors that now hold their values
+    folded   constants that the compiler made, beside the graph's leaves
     """
 
     graph: Graph
@@ -44,6 +45,7 @@ class State:
     nodes: list[Tensor] = field(default_factory=list)
     outputs: list[Tensor] = field(default_factory=list)
     moved: dict[Tensor, Tensor] = field(default_factory=dict)
+    folded: list[Tensor] = field(default_factory=list)
 
     @classmethod
     def start(cls, graph: Graph, options: Options) -> State:
@@ -55,6 +57,11 @@ class State:
     def dims(self) -> list[Dim]:
         """Run-time sizes in the order in which kernels find them."""
         return list(self.graph.dims.values())
+
+    @property
+    def leaves(self) -> list[Tensor]:
+        """Tensors with storage of their own: the graph's, then those that the compiler made."""
+        return self.graph.leaves + self.folded
 
     @property
     def needed(self) -> set[Tensor]:
@@ -74,14 +81,16 @@ class State:
         return {n.root for n in self.nodes if n.op is not None and n.op.writes is not None}
 
 
-def rewrite(state: State, rule: Callable[[Tensor], Tensor | None]) -> State:
+def rewrite(state: State, rule: Callable[[Tensor], Tensor | None], written: set[Tensor] | None = None) -> State:
     """Replace nodes: rule(node) gives the tensor to use instead, or None. Sources are already the new ones.
 
-    New nodes that the rule made along the way are placed where the replaced node was.
+    New nodes that the rule made along the way are placed where the replaced node was. `written` are roots that ops
+    write, which the rule may look at: those that take the place of one of them are added.
     """
+    roots = set() if written is None else written
     now: dict[Tensor, Tensor] = {}
     nodes: list[Tensor] = []
-    placed: set[Tensor] = set(state.graph.leaves)
+    placed: set[Tensor] = set(state.leaves)
 
     def place(tensor: Tensor) -> None:
         fresh: list[Tensor] = []
@@ -98,7 +107,11 @@ def rewrite(state: State, rule: Callable[[Tensor], Tensor | None]) -> State:
 
     for old in state.nodes:
         node = with_sources(old, tuple(now.get(s, s) for s in old.src), now)
+        if old in roots:
+            roots.add(node)
         new = rule(node)
+        if new is not None and old in roots:
+            roots.add(new)
         if new is None:
             new = node
         elif new.name == "" and old.name:
@@ -112,6 +125,7 @@ def rewrite(state: State, rule: Callable[[Tensor], Tensor | None]) -> State:
         nodes,
         [now.get(t, t) for t in state.outputs],
         {user: now.get(t, t) for user, t in state.moved.items()},
+        state.folded,
     )
 
 

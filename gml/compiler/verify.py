@@ -34,7 +34,7 @@ def _broken(where: str, what: str) -> VerifyError:
 
 def verify_order(state: State, where: str) -> None:
     """Sources come before their users, nodes occur once, and what must be readable is computed."""
-    known = set(state.graph.leaves)
+    known = set(state.leaves)
     n_leaves = len(known)
     for node in state.nodes:
         for source in node.src:

@@ -30,8 +30,7 @@ class Labels:
 
     def __init__(self, state: State) -> None:
         self.state = state
-        leaves = list(state.graph.leaves)
-        self.index = {t: i for i, t in enumerate([*leaves, *(n for n in state.nodes if not n.is_leaf)])}
+        self.index = {t: i for i, t in enumerate([*state.leaves, *state.nodes])}
 
     def label(self, tensor: Tensor) -> str:
         """The tensor's name in dumps."""
@@ -54,9 +53,9 @@ def state_text(state: State, only: str | None = None) -> str:
     labels, ask = Labels(state), wanted(only)
     graph = state.graph
     dims = ", ".join(f"{d.name} in {d.min}..{d.max}" for d in state.dims)
-    lines = [f"graph {graph.name or '(unnamed)'}: {len(graph.leaves)} leaves, {len(state.nodes)} nodes"]
+    lines = [f"graph {graph.name or '(unnamed)'}: {len(state.leaves)} leaves, {len(state.nodes)} nodes"]
     lines += [f"  run-time sizes: {dims}"] if dims else []
-    lines += [f"  {labels.leaf(t)}" for t in graph.leaves if ask(t.name)]
+    lines += [f"  {labels.leaf(t)}" for t in state.leaves if ask(t.name)]
     lines += [f"  {labels.node(t)}" for t in state.nodes if ask(t.name)]
     moved = [(user, now) for user, now in state.moved.items() if user is not now and user.name and ask(user.name)]
     lines += [f"  {user.name} is now {labels.label(now)}" for user, now in moved]

@@ -73,6 +73,9 @@ class OpDef:
                  function (attrs, out, *sources) that chooses one
     expand       (attrs, *sources) -> Tensor: the same as a composition of other ops, in place of `lower`
     macs         (attrs, out, *sources) -> Size: multiplications and additions in pairs, for ops that are made of them
+    exact        the reference gives the very bits that kernels give (but for the payload of NaNs), on every machine;
+                 where that depends on types, a function (attrs, out, *sources) that says so. Such ops may be computed
+                 at compile time
     compare      (attrs, blocks, *arrays) -> (found, expected): for results whose bytes are a layout of their own, the
                  values that stored blocks stand for and those that they should, for `GML_CHECK`
     refine       (attrs, options, *sources) -> Tensor or None: a form of this op that suits compiled code better, if
@@ -91,6 +94,7 @@ class OpDef:
     copies: bool = False
     moves: bool = False
     impure: bool = False
+    exact: bool | Callable[..., bool] = False
     lower: Any = None
     expand: Callable[..., Tensor] | None = None
     refine: Callable[..., Tensor | None] | None = None

@@ -98,6 +98,7 @@ _ARANGE = declare(
             Sample("empty", lambda s: arange(3, 3)),
         ),
         attrs=ArangeAttrs,
+        exact=True,
         lower=Indexed(arange_value),
     )
 )

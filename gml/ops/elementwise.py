@@ -86,6 +86,7 @@ def _binary(
         tuple(sample(case, pair) for case, pair in _PAIRS.items()),
         elementwise=True,
         in_place=(0, 1),
+        exact=True,
         lower=Elementwise(lambda b, attrs, x, y: lower(b, x, y)),
     )
     return declare(op)
@@ -173,8 +174,13 @@ def elementwise(
     lower: Callable[[Builder, Node], Node],
     low: float = -2.0,
     high: float = 2.0,
+    *,
+    exact: bool = False,
 ) -> OpDef:
-    """Declare a function of one source, float32 to float32: in numpy, in kernel IR, sampled with values low..high."""
+    """Declare a function of one source, float32 to float32: in numpy, in kernel IR, sampled with values low..high.
+
+    exact  both give the same bits
+    """
     op = OpDef(
         name,
         _infer_float,
@@ -182,6 +188,7 @@ def elementwise(
         one_source(lambda a: op(a), low, high),
         elementwise=True,
         in_place=(0,),
+        exact=exact,
         lower=Elementwise(lambda b, attrs, x: lower(b, x)),
     )
     return declare(op)
@@ -200,6 +207,7 @@ _SCALE = declare(
         attrs=ScaleAttrs,
         elementwise=True,
         in_place=(0,),
+        exact=True,
         lower=Elementwise(lambda b, attrs, x: x * float(attrs.scale) + float(attrs.bias)),
     )
 )
@@ -216,15 +224,16 @@ _CLAMP = declare(
         attrs=ClampAttrs,
         elementwise=True,
         in_place=(0,),
+        exact=True,
         lower=Elementwise(lambda b, attrs, x: b.max(b.min(x, float(attrs.max)), float(attrs.min))),
     )
 )
-_SQR = elementwise("sqr", np.square, lambda b, x: x * x)
-_SQRT = elementwise("sqrt", np.sqrt, lambda b, x: b.math("sqrt", x), low=0.0, high=9.0)
+_SQR = elementwise("sqr", np.square, lambda b, x: x * x, exact=True)
+_SQRT = elementwise("sqrt", np.sqrt, lambda b, x: b.math("sqrt", x), low=0.0, high=9.0, exact=True)
 _LOG = elementwise("log", np.log, lambda b, x: b.math("log", x), low=0.01, high=9.0)
 _EXP = elementwise("exp", np.exp, lambda b, x: b.math("exp", x), low=-9.0, high=9.0)
-_NEG = elementwise("neg", np.negative, Builder.neg)
-_ABS = elementwise("abs", np.abs, Builder.abs)
+_NEG = elementwise("neg", np.negative, Builder.neg, exact=True)
+_ABS = elementwise("abs", np.abs, Builder.abs, exact=True)
 _SIN = elementwise("sin", np.sin, lambda b, x: b.math("sin", x), low=-9.0, high=9.0)
 _COS = elementwise("cos", np.cos, lambda b, x: b.math("cos", x), low=-9.0, high=9.0)
 

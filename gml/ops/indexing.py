@@ -101,6 +101,7 @@ _GET_ROWS = declare(
             Sample("run_time", lambda s: get_rows(s.input([7, s.dim("n_tokens", 5, max=8)]), s.ids(3, high=5))),
             Sample("run_time_ids", lambda s: get_rows(s.f32(7, 9), _zeros(s, s.dim("n_tokens", 5, max=8)))),
         ),
+        exact=True,
         lower=choose_get_rows,
     )
 )

@@ -148,6 +148,7 @@ _CONT = declare(
         attrs=SizesAttrs,
         copies=True,
         moves=True,
+        exact=True,
         lower=choose_copy,
     )
 )
@@ -159,6 +160,7 @@ _DUP = declare(
         _copy_samples(lambda a: dup(a)),
         copies=True,
         moves=True,
+        exact=True,
         lower=choose_copy,
     )
 )
@@ -184,6 +186,8 @@ _CAST = declare(
         attrs=CastAttrs,
         elementwise=True,
         moves=True,
+        # what floats too large for an integer become is the machine's choice
+        exact=lambda attrs, out, a: out.type.is_float,
         lower=choose_copy,
     )
 )
@@ -353,6 +357,7 @@ _REPEAT = declare(
             Sample("run_time", lambda s: repeat(s.f32(7), [7, s.dim("n_tokens", 3, max=8)])),
         ),
         attrs=SizesAttrs,
+        exact=True,
         lower=REPEAT,
     )
 )
@@ -373,6 +378,7 @@ _CONCAT = declare(
             Sample("run_time", lambda s: concat(dim_rows(s), s.f32(6, 2), 1)),
         ),
         attrs=ConcatAttrs,
+        exact=True,
         lower=CONCAT,
     )
 )
@@ -392,6 +398,7 @@ _PAD = declare(
             Sample("run_time", lambda s: pad(dim_rows(s), 1, 2)),
         ),
         attrs=PadAttrs,
+        exact=True,
         lower=PAD,
     )
 )
@@ -412,6 +419,7 @@ _SET = declare(
         ),
         attrs=SetAttrs,
         in_place=(0,),
+        exact=True,
         lower=SET,
     )
 )

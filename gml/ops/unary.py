@@ -135,7 +135,7 @@ def _rounding(how: str) -> Callable[[Builder, Node], Node]:
 
 
 _TANH = elementwise("tanh", np.tanh, lambda b, x: b.math("tanh", x), -5.0, 5.0)
-_RELU = elementwise("relu", relu_values, lower_relu)
+_RELU = elementwise("relu", relu_values, lower_relu, exact=True)
 _GELU = elementwise("gelu", gelu_values, lower_gelu, -5.0, 5.0)
 _GELU_ERF = elementwise("gelu_erf", gelu_erf_values, lower_gelu_erf, -5.0, 5.0)
 _GELU_QUICK = elementwise("gelu_quick", gelu_quick_values, lower_gelu_quick, -5.0, 5.0)
@@ -151,14 +151,18 @@ _STEP = elementwise(
     "step",
     lambda x: np.where(x > 0, np.float32(1), np.float32(0)),
     lambda b, x: b.select(b.cmp("gt", x, 0.0), b.const(1.0, x.type), 0.0),
+    exact=True,
 )
 _SGN = elementwise(
-    "sgn", lambda x: np.where(x > 0, np.float32(1), np.where(x < 0, np.float32(-1), np.float32(0))), _lower_sgn
+    "sgn",
+    lambda x: np.where(x > 0, np.float32(1), np.where(x < 0, np.float32(-1), np.float32(0))),
+    _lower_sgn,
+    exact=True,
 )
-_FLOOR = elementwise("floor", np.floor, _rounding("floor"), -9.0, 9.0)
-_CEIL = elementwise("ceil", np.ceil, _rounding("ceil"), -9.0, 9.0)
-_ROUND = elementwise("round", _round, _rounding("away"), -9.0, 9.0)
-_TRUNC = elementwise("trunc", np.trunc, _rounding("trunc"), -9.0, 9.0)
+_FLOOR = elementwise("floor", np.floor, _rounding("floor"), -9.0, 9.0, exact=True)
+_CEIL = elementwise("ceil", np.ceil, _rounding("ceil"), -9.0, 9.0, exact=True)
+_ROUND = elementwise("round", _round, _rounding("away"), -9.0, 9.0, exact=True)
+_TRUNC = elementwise("trunc", np.trunc, _rounding("trunc"), -9.0, 9.0, exact=True)
 
 
 def tanh(a: Tensor) -> Tensor:

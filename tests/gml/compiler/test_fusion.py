@@ -63,7 +63,7 @@ def build(n: int, m: int, steps: list[tuple[str, int, int, int]]) -> tuple[gml.G
 @given(programs())
 def test_fused_and_unfused_graphs_give_the_same_bits(program) -> None:
     results = []
-    for disabled in ((), ("fuse", "merge", "canonicalise", "hoist")):
+    for disabled in ((), ("fuse", "merge", "canonicalise", "hoist", "fold")):
         graph, x = build(*program)
         compiled = CpuBackend(2, disabled=disabled).compile(graph)
         with np.errstate(all="ignore"):
@@ -123,6 +123,25 @@ def test_a_read_before_a_write_is_not_moved_behind_it() -> None:
     program = gml.compile(gml.Graph(y), CpuBackend(2))
     program.run()
     np.testing.assert_array_equal(program.read(y), np.full((2, 4), 7.0))
+
+
+def test_a_copy_that_is_written_stays_a_copy() -> None:
+    """What an op writes is neither the constant, nor the state, nor the result that it was copied from."""
+    for copies in (lambda t: gml.dup(t), lambda t: gml.dup(gml.cont(t)), lambda t: gml.dup(gml.reshape(t, [8]))):
+        context = gml.Context()
+        five = context.input("five", gml.F32, [8])
+        constant = context.constant(np.ones(8, np.float32))
+        state = context.state("s", gml.F32, [8]).set(np.full(8, 2.0))
+        result = gml.scale(five, 2.0)
+        writes = [gml.cpy(five, copies(t)) for t in (constant, state, result)]
+        graph = gml.Graph([*writes, result + state + constant])
+        for backend in (CpuBackend(2), "reference"):
+            program = gml.compile(graph, backend)
+            *copied, untouched = program(five=np.full(8, 5.0))
+            np.testing.assert_array_equal(copied, np.full((3, 8), 5.0))
+            np.testing.assert_array_equal(untouched, np.full(8, 13.0))
+        np.testing.assert_array_equal(constant.numpy(), np.ones(8))
+        np.testing.assert_array_equal(state.numpy(), np.full(8, 2.0))
 
 
 def test_the_plan_of_a_llama_like_chain_is_close_to_its_bound() -> None:

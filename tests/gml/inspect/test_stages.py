@@ -120,14 +120,14 @@ def test_dumps_of_a_process_are_numbered_and_can_be_compared(tmp_path: Path, mon
     folders = sorted((tmp_path / "new" / "dumps").iterdir())
     assert [f.name for f in folders] == ["000-one", "001-two-words", "002-one"]
     files = [{p.relative_to(f).as_posix(): p.read_text() for p in f.rglob("*") if p.is_file()} for f in folders]
-    passes = ["prune", "canonicalise", "expand", "refine", "merge", "prune"]
+    passes = ["prune", "canonicalise", "expand", "fold", "refine", "merge", "prune"]
     expected = {"00-graph.txt", "regions.txt", "phases.txt", "memory.txt"}
     expected |= {f"{i:02d}-{name}.txt" for i, name in enumerate(passes, 1)}
     kernels = CpuBackend(2).compile(small_graph()).compiled.kernels
     expected |= {f"kernels/{name}{suffix}" for name in kernels for suffix in (".ir", ".ll", ".s")}
     assert files[0].keys() == expected
     assert files[0] == files[2]
-    assert "mul_mat(" in files[0]["03-expand.txt"] and "mul_mat_q8(" in files[0]["04-refine.txt"]
+    assert "mul_mat(" in files[0]["03-expand.txt"] and "mul_mat_q8(" in files[0]["05-refine.txt"]
 
 
 def test_every_level_prints_more(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
