@@ -13,12 +13,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from gml.debug import inspector
-from gml import plugins
 from gml.dims import Dim
 from gml.errors import GraphError, UnsupportedError
 from gml.graph import Graph
+from gml.plugins import find_plugin, plugin_names
 from gml.tensor import Tensor, match_shape
-
 
 GROUP = "gml.backends"
 #: the backends that come with gml
@@ -69,6 +68,9 @@ class Program(ABC):
         Raises `GraphError` for tensors that were neither outputs nor kept, or before the first run.
         """
 
+    def prepare(self) -> None:
+        """Begin what the first run has to do before its step, where a backend can do it in the background."""
+
     def run(self, **sizes: int) -> None:
         """One step. Run-time sizes are given by name; those that inputs were `set` with are known.
 
@@ -118,12 +120,12 @@ class Program(ABC):
 
 def backend_names() -> list[str]:
     """Names of the installed backends."""
-    return plugins.names(GROUP, OWN)
+    return plugin_names(GROUP, OWN)
 
 
 def get_backend(name: str, **options: Any) -> Backend:
     """The backend of this name, made with `options`. Raises `UnsupportedError` when none is installed under it."""
-    found = plugins.find(GROUP, OWN, name)
+    found = find_plugin(GROUP, OWN, name)
     if found is None:
         raise UnsupportedError(f"unknown backend {name!r}; installed: {', '.join(backend_names())}")
     return found(**options)

@@ -11,14 +11,14 @@ from importlib import import_module
 from typing import Any
 
 
-def names(group: str, own: Mapping[str, str]) -> list[str]:
+def plugin_names(group: str, own: Mapping[str, str]) -> list[str]:
     """All names, sorted."""
     from importlib.metadata import entry_points
 
     return sorted({*own, *(point.name for point in entry_points(group=group))})
 
 
-def find(group: str, own: Mapping[str, str], name: str) -> Any:
+def find_plugin(group: str, own: Mapping[str, str], name: str) -> Any:
     """The object of this name, or None. `own` maps names to "module:attribute"."""
     if name in own:
         module, _, attribute = own[name].partition(":")

@@ -72,6 +72,7 @@ class Session:
             options = {} if threads is None else {"threads": threads}
             chosen = gml.get_backend(chosen, **options)
         self.program = chosen.compile(self.graph)
+        self.program.prepare()
 
     @property
     def n_past(self) -> int:

@@ -7,6 +7,7 @@ pages of the model file that only it has read are given back.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import dataclasses
 import functools
@@ -14,7 +15,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,8 @@ LAYOUTS = ("packed", "file")
 LANES = (1, 2, 4, 8, 16, 32, 64)
 #: passes that `make_plan` asks for by name, beside those of the pipeline
 PLAN_PASSES = ("fuse", "hoist")
+#: bytes of constants that are packed before their file's pages are given back
+BATCH_BYTES = 32 << 20
 #: runs of chunks that each thread takes from a kernel, about
 RUNS_PER_THREAD = 4
 
@@ -178,6 +181,7 @@ class CpuProgram(PlannedProgram):
         self._failures = {int(k): v for k, v in head.get("failures", {}).items()}
         self._n_scratch_bytes = max(self._module.scratch.values(), default=0)
         self._step: PhaseTable | None = None
+        self._preparation: threading.Thread | None = None
         self._times: np.ndarray | None = None
 
     def _load(self) -> tuple[Any, dict[str, Any]]:
@@ -261,12 +265,8 @@ class CpuProgram(PlannedProgram):
         self.cancel_word[0] = 1
 
     def _execute(self, values: dict[Dim, int]) -> None:
-        self.cancel_word[0] = 0
-        self._failed = None
-        pool = get_pool(self.n_threads)
-        if self._step is None:
-            self._step = self._set_up(pool, values)
-        self._run(pool, self._step, values)
+        step = self._ready(values)
+        self._run(get_pool(self.n_threads), step, values)
 
     def _run(self, pool: Pool, table: PhaseTable, values: dict[Dim, int]) -> None:
         if not table.n_entries:
@@ -295,23 +295,63 @@ class CpuProgram(PlannedProgram):
 
     # -- what is done once ---------------------------------------------------------------------------------------------
 
-    def _set_up(self, pool: Pool, values: dict[Dim, int]) -> PhaseTable:
+    def prepare(self) -> None:
+        """Begin in the background what the first run would do first: computing what depends on constants alone.
+
+        The first run waits for it. Where it fails, that run tries again and raises what it finds.
+        """
+        if self._step is not None or self._preparation is not None or not self.compiled.setup:
+            return
+
+        def work() -> None:
+            with contextlib.suppress(Exception):
+                self._step = self._set_up({d: d.min for d in self.compiled.state.dims})
+
+        self._preparation = threading.Thread(target=work, name="gml-prepare", daemon=True)
+        self._preparation.start()
+
+    def _ready(self, values: dict[Dim, int]) -> PhaseTable:
+        """The table of the steps, after what has to be done once."""
+        preparation, self._preparation = self._preparation, None
+        if preparation is not None and self._pid == os.getpid():
+            preparation.join()
+        self.cancel_word[0], self._failed = 0, None
+        if self._step is None:
+            self._step = self._set_up(values)
+        return self._step
+
+    def _set_up(self, values: dict[Dim, int]) -> PhaseTable:
         """Compute what depends on constants alone, or take it from another program; gives the table of the steps."""
         compiled = self.compiled
         read = {root for phase in compiled.step for i in phase for root in i.buffers}
         read |= {t.root for t in compiled.state.needed}
         known: dict[Tensor, bytes] = {}
         origins = {root: Origin(root, known) for root in compiled.hoisted if root in read}
-        self.hoisted = {root: found for root, o in origins.items() if (found := hoisted.find(o)) is not None}
-        phases = self._missing(origins)
-        for phase in phases:
-            for root in {i.region.writes for i in phase}.difference(self.hoisted):
-                self.hoisted[root] = hoisted.huge_bytes(max_of(root.n_bytes), root.describe())
-        self._run(pool, PhaseTable(self, phases), values)
-        self.hoisted = {root: hoisted.share(origin, self.hoisted[root]) for root, origin in origins.items()}
-        used = {root for phase in phases for i in phase for root in i.buffers if root.is_leaf}
-        hoisted.release_pages(root.bytes() for root in used - read)
+        with hoisted.one_program():
+            self.hoisted = {root: found for root, o in origins.items() if (found := hoisted.find(o)) is not None}
+            for batch in self._batches(self._missing(origins)):
+                for root in {i.region.writes for i in batch}.difference(self.hoisted):
+                    self.hoisted[root] = hoisted.huge_bytes(max_of(root.n_bytes), root.describe())
+                self._run(get_pool(self.n_threads), PhaseTable(self, [batch]), values)
+                # the file's pages go as soon as their packed twins are here: both at once would double the peak
+                used = {root for i in batch for root in i.buffers if root.is_leaf}
+                hoisted.release_pages(root.bytes() for root in used - read)
+            self.hoisted = {root: hoisted.share(origin, self.hoisted[root]) for root, origin in origins.items()}
         return PhaseTable(self, compiled.step)
+
+    def _batches(self, phases: list[list[Invocation]]) -> Iterator[list[Invocation]]:
+        """Invocations of one phase after another, as many together as read `BATCH_BYTES` of constants."""
+        for phase in phases:
+            batch: list[Invocation] = []
+            n_bytes = 0
+            for invocation in phase:
+                batch.append(invocation)
+                n_bytes += sum(max_of(root.n_bytes) for root in invocation.buffers if root.is_leaf)
+                if n_bytes >= BATCH_BYTES:
+                    yield batch
+                    batch, n_bytes = [], 0
+            if batch:
+                yield batch
 
     def _missing(self, wanted: dict[Tensor, Origin]) -> list[list[Invocation]]:
         """What of the setup has to be run for results that are not here yet."""

@@ -12,12 +12,13 @@ import mmap
 import os
 import threading
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
 from gml.arena import aligned_bytes
+from gml.backends.cpu.runtime import is_inside_step
 from gml.errors import ArenaError
 from gml.tensor import Tensor
 
@@ -77,6 +78,7 @@ class _Entry:
 
 _entries: dict[bytes, _Entry] = {}
 _lock = threading.Lock()
+_turn = threading.Lock()
 
 
 def find(origin: Origin) -> np.ndarray | None:
@@ -93,10 +95,24 @@ def share(origin: Origin, buffer: np.ndarray) -> np.ndarray:
         return _entries.setdefault(origin.key, _Entry(origin, buffer)).buffer
 
 
+@contextlib.contextmanager
+def one_program() -> Iterator[None]:
+    """One program's setup at a time: the next one finds what this one makes.
+
+    Inside a step (a user's function that runs another program) nothing is waited for: whoever is ahead may be waiting
+    for that step's threads.
+    """
+    if is_inside_step():
+        yield
+        return
+    with _turn:
+        yield
+
+
 def _in_child() -> None:
-    """After a fork: the lock may be held by a thread that is not here."""
-    global _lock
-    _lock = threading.Lock()
+    """After a fork: locks may be held by threads that are not here."""
+    global _lock, _turn
+    _lock, _turn = threading.Lock(), threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):

@@ -208,12 +208,17 @@ def inside_step() -> Iterator[None]:
         _inside.a_step = before
 
 
+def is_inside_step() -> bool:
+    """Whether this thread is busy with a step (see `inside_step`)."""
+    return getattr(_inside, "a_step", False)
+
+
 def get_pool(n_threads: int) -> Pool:
     """The process's pool of so many threads, made when first asked for.
 
     Inside a step (a user's Python function that runs another program) a pool of this thread alone.
     """
-    if getattr(_inside, "a_step", False):
+    if is_inside_step():
         return Pool(1)
     with _pools_lock:
         pool = _pools.get(n_threads)

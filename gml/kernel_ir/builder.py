@@ -97,6 +97,10 @@ class Builder:
         """Memory private to this call of the kernel, aligned to 64 bytes."""
         return self._node("scratch", PTR, (), {"n_bytes": int(n_bytes)})
 
+    def table(self, data: bytes) -> Node:
+        """Constant memory with these bytes: what is looked up in it is loaded from an offset that was computed."""
+        return self._node("table", PTR, (), {"data": bytes(data)})
+
     def atomic_add(self, pointer: Node, offset: Operand, value: Operand) -> Node:
         """Add to the i64 at pointer + offset; the old value."""
         return self._node("atomic_add", I64, (pointer, self._i64(offset), self._i64(value)), {})

@@ -318,6 +318,16 @@ def _scratch(program: _Program, node: Node) -> Step:
     return step
 
 
+def _table(program: _Program, node: Node) -> Step:
+    out = program.slot(node)
+    memory = (_Buffer("table", np.frombuffer(node.attrs["data"], np.uint8)), 0)
+
+    def step(frame: Frame) -> None:
+        frame[out] = memory
+
+    return step
+
+
 def _atomic_add(program: _Program, node: Node) -> Step:
     out = program.slot(node)
     pointer, at, value = program.slots(node.args)
@@ -361,7 +371,7 @@ def _call(program: _Program, node: Node) -> Step:
 
 _MEMORY: dict[str, Callable[[_Program, Node], Step]] = {
     "load": _load, "store": _store, "gather": _gather, "scatter": _scatter, "offset": _offset, "scratch": _scratch,
-    "atomic_add": _atomic_add, "call": _call, "select": _select,
+    "table": _table, "atomic_add": _atomic_add, "call": _call, "select": _select,
 }  # fmt: skip
 
 

@@ -68,6 +68,8 @@ BOOL, PTR, VOID = _type("b", 1, 1), _type("p", 64, 1), _type("void", 0, 1)
 #: bits of a NaN are unspecified (it is a NaN everywhere, but which one may differ between targets)
 #: most lanes of a value, most bytes of a scratch, deepest nesting of blocks: no kernel comes near, mistakes do
 MAX_LANES, MAX_SCRATCH_BYTES, MAX_DEPTH = 4096, 1 << 28, 64
+#: most bytes of a table: what stays in a first-level cache beside the data
+MAX_TABLE_BYTES = 1 << 14
 
 #: every node kind: (number of arguments or None for any, has a result, has no effect), and what it means
 KINDS: dict[str, tuple[int | None, bool, bool, str]] = {
@@ -86,6 +88,7 @@ KINDS: dict[str, tuple[int | None, bool, bool, str]] = {
         0, True, False,
         "attrs n_bytes: memory private to this call, aligned to 64, with undefined contents each time it is reached",
     ),
+    "table": (0, True, True, "attrs data: bytes; constant memory that holds them, aligned to 64; nobody writes there"),
     "atomic_add": (3, True, False, "pointer, offset (of a multiple of 8 bytes), i64: adds, gives the old value"),
     # arithmetic, lane by lane; integers wrap; both sides have the result's type
     "add": (2, True, True, "a + b"),

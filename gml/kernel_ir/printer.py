@@ -14,6 +14,7 @@ module: `rules.py`.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -103,6 +104,8 @@ class _Printer:
         if callable(value):
             name = f"{getattr(value, '__module__', '?')}.{getattr(value, '__qualname__', type(value).__name__)}"
             return f"{name}@{id(value):x}" if self.keyed else name
+        if isinstance(value, bytes):
+            return f"{len(value)} bytes {hashlib.sha256(value).hexdigest()[:32]}"
         return value if isinstance(value, str) else repr(value)
 
     # -- lines ---------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from gml.kernel_ir.nodes import (
     KINDS,
     MAX_LANES,
     MAX_SCRATCH_BYTES,
+    MAX_TABLE_BYTES,
     PTR,
     U8,
     Block,
@@ -40,7 +41,7 @@ ATTRS: dict[str, frozenset[str]] = {
     "extract": frozenset(("lane",)), "insert": frozenset(("lane",)), "shuffle": frozenset(("lanes",)),
     "lookup": frozenset(("table",)), "group_dot": frozenset(("w_max",)), "for": frozenset(("body",)),
     "if": frozenset(("then", "other")), "result": frozenset(("index",)), "block_param": frozenset(("index",)),
-    "call": frozenset(("fn",)),
+    "call": frozenset(("fn",)), "table": frozenset(("data",)),
 }  # fmt: skip
 _OPTIONAL = {"load": frozenset(("constant",)), "for": frozenset(("results",)), "if": frozenset(("results",))}
 _NONE: frozenset[str] = frozenset()
@@ -164,6 +165,14 @@ def _scratch_rule(node: Node) -> str | None:
     n = node.attrs["n_bytes"]
     if type(n) is not int or not 0 <= n <= MAX_SCRATCH_BYTES:
         return f"n_bytes must be 0 to {MAX_SCRATCH_BYTES}, found {n!r}"
+    return _expect("the result", node.type, PTR)
+
+
+def _table_rule(node: Node) -> str | None:
+    data = node.attrs["data"]
+    if type(data) is not bytes or not 0 < len(data) <= MAX_TABLE_BYTES:
+        found = f"{len(data)} bytes" if type(data) is bytes else repr(data)
+        return f"data must be 1 to {MAX_TABLE_BYTES} bytes, found {found}"
     return _expect("the result", node.type, PTR)
 
 
@@ -356,9 +365,9 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(("shl", "shr"), _shift_rule),
     **dict.fromkeys(("param", "block_param"), _misplaced_rule),
     **dict.fromkeys(("load", "store", "gather", "scatter", "prefetch"), _address_rule),
-    "const": _const_rule, "offset": _offset_rule, "scratch": _scratch_rule, "atomic_add": _atomic_rule,
-    "fma": _fma_rule, "cmp": _cmp_rule, "select": _select_rule, "round": _round_rule, "math": _math_rule,
-    "cast": _cast_rule, "bitcast": _bitcast_rule, "splat": _splat_rule, "extract": _extract_rule,
+    "const": _const_rule, "offset": _offset_rule, "scratch": _scratch_rule, "table": _table_rule,
+    "atomic_add": _atomic_rule, "fma": _fma_rule, "cmp": _cmp_rule, "select": _select_rule, "round": _round_rule,
+    "math": _math_rule, "cast": _cast_rule, "bitcast": _bitcast_rule, "splat": _splat_rule, "extract": _extract_rule,
     "insert": _insert_rule, "shuffle": _shuffle_rule, "reduce": _reduce_rule, "lookup": _lookup_rule,
     "group_dot": _group_dot_rule, "for": _for_rule, "if": _if_rule, "result": _result_rule, "call": _call_rule,
     "fence": _nothing,

@@ -28,7 +28,7 @@ import numpy as np
 
 from gml.kernel_ir import I8, U8, U16, U32, Builder, Node
 from gml.quants import QuantType
-from gml.quants.codes import CodeTraits, code_values, half_value, scale_value, small_value
+from gml.quants.codes import CodeTraits, code_values, half_value, scale_value, small_value, small_values
 
 #: rows of a panel: one lane each
 ROWS = 8
@@ -38,7 +38,15 @@ QUADS = COLUMNS // 4
 VECTOR = ROWS * 4
 
 #: bit planes of a code: (bits, position of the lowest in the code)
-PLANES = {2: ((2, 0),), 3: ((2, 0), (1, 2)), 4: ((4, 0),), 5: ((4, 0), (1, 4)), 6: ((4, 0), (2, 4)), 8: ((8, 0),)}
+PLANES = {
+    1: ((1, 0),),
+    2: ((2, 0),),
+    3: ((2, 0), (1, 2)),
+    4: ((4, 0),),
+    5: ((4, 0), (1, 4)),
+    6: ((4, 0), (2, 4)),
+    8: ((8, 0),),
+}
 
 
 @dataclass(frozen=True)
@@ -239,8 +247,8 @@ def group_scales(b: Builder, layout: PanelLayout, chunk: Node, group: int, d: No
     traits = layout.traits
     if not traits.sub_scale:
         return d
-    stored = b.load(chunk, group * ROWS, (U8 if traits.sub_scale == "u8" else I8).vec(ROWS), constant=True)
-    return d * small_value(b, stored)
+    stored = b.load(chunk, group * ROWS, (I8 if traits.sub_scale == "i8" else U8).vec(ROWS), constant=True)
+    return d * small_value(b, stored, traits.sub_scale)
 
 
 def group_offsets(b: Builder, layout: PanelLayout, chunk: Node, group: int, m: Node | None) -> Node | None:
@@ -275,8 +283,7 @@ def decode_panels(dtype: QuantType, panels: np.ndarray) -> np.ndarray:
             mine = codes[..., g * traits.group : (g + 1) * traits.group].astype(np.float32) - np.float32(traits.zero)
             scale, offset = d, m
             if traits.sub_scale:
-                stored = chunk[..., g * ROWS : (g + 1) * ROWS]
-                scale = d * stored.view(np.int8 if traits.sub_scale == "i8" else np.uint8).astype(np.float32)
+                scale = d * small_values(traits.sub_scale, chunk[..., g * ROWS : (g + 1) * ROWS])
             if m is not None and traits.offset == "group":
                 start = layout.sub_scale_bytes + g * ROWS
                 offset = m * chunk[..., start : start + ROWS].astype(np.float32)
@@ -293,8 +300,9 @@ def _halves(raw: np.ndarray) -> np.ndarray:
 
 def _stored_scales(traits: CodeTraits, raw: np.ndarray) -> np.ndarray:
     if traits.scale == "e8m0":
-        return np.ldexp(np.float32(1), raw.astype(np.int32) - 128)
-    return _halves(raw) if traits.scale == "f16" else np.ascontiguousarray(raw).view("<f4")
+        return np.ldexp(np.float32(traits.factor), raw.astype(np.int32) - 128)
+    d = _halves(raw) if traits.scale == "f16" else np.ascontiguousarray(raw).view("<f4")
+    return d * np.float32(traits.factor)
 
 
 def _codes(traits: CodeTraits, raw: np.ndarray) -> np.ndarray:

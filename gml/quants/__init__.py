@@ -1,9 +1,19 @@
 """Block formats: one file per format, registered by import. See `base.py` for what a format is."""
 
 from gml.quants import (  # noqa: F401  (importing a format registers it)
+    iq1_m,
+    iq1_s,
+    iq2_s,
+    iq2_xs,
+    iq2_xxs,
+    iq3_s,
+    iq3_xxs,
     iq4_nl,
     iq4_xs,
     mxfp4,
+    nvfp4,
+    q1_0,
+    q2_0,
     q2_k,
     q3_k,
     q4_0,

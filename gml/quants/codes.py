@@ -7,13 +7,16 @@ dequantiser, the packed layout of weights and all matrix kernels. The value of a
                                           offset = offset_sign * m         ("block": one m per block)
                                                    offset_sign * dmin * m  ("group": one m per group)
 
-with one rounding per operation, as in ggml. Formats with a table replace the code by table[code] first.
+with one rounding per operation, as in ggml. Formats with a table replace the code by table[code] first, and those with
+a factor multiply d by it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from gml.kernel_ir import F16, F32, I8, I32, U8, U16, U32, Builder, Node
 
@@ -22,14 +25,15 @@ from gml.kernel_ir import F16, F32, I8, I32, U8, U16, U32, Builder, Node
 class CodeTraits:
     """What codes of a format look like.
 
-    bits         of a stored code: 2, 3, 4, 5, 6 or 8
+    bits         of a stored code: 1, 2, 3, 4, 5, 6 or 8
     group        columns that share a scale: 16 or 32
     n_groups     groups in a block
     signed       codes are signed bytes (bits = 8 only)
     zero         subtracted from a code: 0 or a power of two
-    table        16 signed numbers that 4-bit codes stand for
+    table        signed numbers that codes of up to 4 bits stand for, one per code
     scale        how the block's scale d is stored: "f16", "f32" or "e8m0" (half of a power of two, as in MXFP4)
-    sub_scale    a scale per group that d is multiplied with: None, "u8" or "i8"
+    factor       a power of two that belongs to d: the table has integers where the format has fractions
+    sub_scale    a scale per group that d is multiplied with: None, "u8", "i8" or "e4m3" (half of a float of 8 bits)
     offset       None, "block" (an f16 m per block) or "group" (an f16 dmin per block times a u8 m per group)
     offset_sign  1 or -1
     """
@@ -41,6 +45,7 @@ class CodeTraits:
     zero: int = 0
     table: tuple[int, ...] | None = None
     scale: str = "f16"
+    factor: float = 1.0
     sub_scale: str | None = None
     offset: str | None = None
     offset_sign: int = 1
@@ -87,7 +92,12 @@ class Codes:
 
 
 def scale_value(b: Builder, traits: CodeTraits, stored: Node) -> Node:
-    """Stored scales (any lanes) as f32."""
+    """Stored scales (any lanes) as f32, times the factor."""
+    value = _scale_value(b, traits, stored)
+    return value if traits.factor == 1.0 else value * traits.factor
+
+
+def _scale_value(b: Builder, traits: CodeTraits, stored: Node) -> Node:
     if traits.scale == "f16":
         return half_value(b, stored)
     if traits.scale == "f32":
@@ -106,14 +116,28 @@ def half_value(b: Builder, stored: Node) -> Node:
     return b.cast(b.bitcast(stored, F16.vec(stored.lanes)), F32)
 
 
-def small_value(b: Builder, stored: Node) -> Node:
-    """Stored u8 or i8 as f32."""
-    return b.cast(b.cast(stored, I32), F32)
+def small_value(b: Builder, stored: Node, kind: str | None = None) -> Node:
+    """Stored u8 or i8 as f32; of kind "e4m3" half of the float that the bits are."""
+    if kind != "e4m3":
+        return b.cast(b.cast(stored, I32), F32)
+    # exponent and mantissa are in the places of an f16, whose exponent counts from 8 more
+    value = half_value(b, b.cast(stored & 127, U16) << 7) * 128.0
+    return b.select(b.cmp("eq", stored, 127), b.const(0.0, F32.vec(stored.lanes)), value)
+
+
+def small_values(kind: str | None, stored: np.ndarray) -> np.ndarray:
+    """The same of bytes in numpy, float32."""
+    if kind != "e4m3":
+        return stored.view(np.int8 if kind == "i8" else np.uint8).astype(np.float32)
+    value = ((stored & np.uint8(127)).astype(np.uint16) << np.uint16(7)).view(np.float16).astype(np.float32)
+    return np.where(stored == 127, np.float32(0), value * np.float32(128))
 
 
 def code_values(b: Builder, traits: CodeTraits, codes: Node) -> Node:
     """Codes as signed bytes or u8 that the dot product takes: table looked up, `zero` still in."""
-    return codes if traits.table is None else b.lookup(traits.table, codes, I8)
+    if traits.table is None:
+        return codes
+    return b.lookup((*traits.table, *(0,) * (16 - len(traits.table))), codes, I8)
 
 
 def decode_group(b: Builder, traits: CodeTraits, block: Codes, g: int) -> Node:
@@ -123,7 +147,7 @@ def decode_group(b: Builder, traits: CodeTraits, block: Codes, g: int) -> Node:
         codes = codes - traits.zero
     scale = scale_value(b, traits, block.d)
     if traits.sub_scale:
-        scale = scale * small_value(b, block.sub_scales[g])
+        scale = scale * small_value(b, block.sub_scales[g], traits.sub_scale)
     values = b.cast(codes, F32) * scale
     if traits.offset is None:
         return values

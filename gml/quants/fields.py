@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gml.kernel_ir import I8, U8, U16, Builder, Node
+from gml.kernel_ir import I8, U8, U16, Builder, Node, Type
 
 
 class Fields:
@@ -35,6 +35,10 @@ class Fields:
     def u16(self, name: str) -> Node:
         """A field of two bytes: the bits of an f16."""
         return self.b.load(self.block, self.at[name], U16, constant=True)
+
+    def number(self, name: str, index: int, type: Type) -> Node:
+        """One of a field's numbers of several bytes."""
+        return self.b.load(self.block, self.at[name] + index * type.n_bytes, type, constant=True)
 
     def nibbles(self, name: str, start: int, n: int) -> tuple[Node, Node]:
         """The low and the high halves of n bytes."""

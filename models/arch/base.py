@@ -16,8 +16,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gml import Context, Dim, DType, Tensor, plugins
+from gml import Context, Dim, DType, Tensor
 from gml.errors import FormatError, UnsupportedError
+from gml.plugins import find_plugin, plugin_names
 
 #: more than any model has; a hostile file must not make us build a graph of a billion nodes
 MAX_LAYERS = 1024
@@ -183,9 +184,9 @@ def find_architecture(name: str) -> Architecture:
 
     Raises `UnsupportedError` naming those that are installed.
     """
-    found = plugins.find(GROUP, OWN, name)
+    found = find_plugin(GROUP, OWN, name)
     if found is None:
-        known = plugins.names(GROUP, OWN)
+        known = plugin_names(GROUP, OWN)
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise UnsupportedError(f"architecture {name!r} is not known; installed: {', '.join(known)}{hint}")
