@@ -1,7 +1,8 @@
 """What a backend is: it compiles a graph into a program, and a program runs.
 
-Arrives: a `Graph`; leaves: a `Program` whose results can be read. Backends are found by name (`plugins.py`): gml's own in
-a table, others by the entry point `gml.backends`, so that they can live in anybody's package. Next: `backends/reference`, then `models/`.
+Arrives: a `Graph`; leaves: a `Program` whose results can be read. Backends are found by name (`plugins.py`): gml's own
+in a table, others by the entry point `gml.backends`, so that they can live in anybody's package. Next:
+`backends/reference`, then `models/`.
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ class Program(ABC):
 
     def prepare(self) -> None:
         """Begin what the first run has to do before its step, where a backend can do it in the background."""
+        return
 
     def run(self, **sizes: int) -> None:
         """One step. Run-time sizes are given by name; those that inputs were `set` with are known.
