@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gml.compiler.plan import CompiledGraph
 from gml.errors import UnsupportedError, UsageError
 from gml.inspect.objects import memory_object, phases_object, regions_object
-from gml.inspect.text import memory_text, phases_text, regions_text, state_text, wanted
+from gml.inspect.text import matches, memory_text, parts, phases_text, regions_text, state_text, wanted
 from gml.kernel_ir import Kernel
 from gml.kernel_ir.printer import print_kernel
 
@@ -64,6 +64,8 @@ def dump(program: Program, stage: str = "graph", only: str | None = None, kind: 
     compiled = getattr(program, "compiled", None)
     if not isinstance(compiled, CompiledGraph):
         raise UnsupportedError(f"this program has no stage {stage!r}: its backend runs the graph as it is")
+    if stage in _TEXTS and only is not None:
+        _require(compiled, stage, only)
     if stage in _OBJECTS and kind == "json":
         return json.dumps(_OBJECTS[stage](compiled, only), indent=1) + "\n"
     if stage in _TEXTS:
@@ -82,6 +84,20 @@ def _graph(program: Program, only: str | None, kind: str) -> str:
         raise UsageError(f"no tensor of the graph is called {only!r}")
     shown = {graph.label(t) for t in tensors}
     return "".join(f"{line.strip()}\n" for line in text.splitlines() if line.split(" = ")[0].strip() in shown)
+
+
+def _require(compiled: CompiledGraph, stage: str, only: str) -> None:
+    """Raises `UsageError` when a stage has nothing of this name."""
+    ask = wanted(only)
+    if stage == "ops":
+        found = any(t.name and ask(t.name) for t in compiled.state.leaves + compiled.state.nodes)
+    elif stage == "memory":
+        found = any(t.name and ask(t.name) for t in compiled.plan.offsets)
+    else:
+        found = any(matches(i, ask) for _, _, invocations in parts(compiled) for _, i in invocations)
+    if not found:
+        what = "tensor" if stage in ("ops", "memory") else "kernel or tensor"
+        raise UsageError(f"no {what} of stage {stage} is called {only!r}")
 
 
 def choose(compiled: CompiledGraph, only: str | None) -> dict[str, Kernel]:

@@ -24,6 +24,7 @@ from gml.inspect.reproduce import write_reproducer
 from gml.models import shapes
 from gml.models.loader import Model
 from gml.models.session import Session
+from gml.ops.base import OpDef, SampleBuilder, registry
 
 BACKENDS: dict[str, Callable[[], gml.Backend]] = {
     "cpu": lambda: CpuBackend(2),
@@ -160,6 +161,15 @@ def test_every_region_of_a_model_can_be_reproduced(model: Model, tmp_path: Path)
     program._execute = Reproducing(program, tmp_path).step
     session.evaluate([5, 300, 17])
     assert len(seen) == len(program.compiled.regions) > 10
+
+
+@pytest.mark.parametrize("op", [op for op in registry.values() if op.samples], ids=lambda op: op.name)
+def test_every_op_passes(op: OpDef) -> None:
+    """Tolerances are wide enough for what kernels do: no false alarm."""
+    builder = SampleBuilder(3)
+    program = CpuBackend(2, disabled=["fold"]).compile(gml.Graph(op.samples[0].make(builder)))
+    program.run(**{dim.name: value for dim, value in builder.values.items()})
+    assert np.isfinite(program.read(program.graph.outputs[0]).astype(np.float64)).any()
 
 
 # -- what goes wrong behind the kernel IR ------------------------------------------------------------------------------
