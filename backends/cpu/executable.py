@@ -330,8 +330,8 @@ class CpuProgram(PlannedProgram):
         with hoisted.one_program():
             self.hoisted = {root: found for root, o in origins.items() if (found := hoisted.find(o)) is not None}
             for batch in self._batches(self._missing(origins)):
-                for root in {i.region.writes for i in batch}.difference(self.hoisted):
-                    self.hoisted[root] = hoisted.huge_bytes(max_of(root.n_bytes), root.describe())
+                made = [root for root in dict.fromkeys(i.region.writes for i in batch) if root not in self.hoisted]
+                self.hoisted |= zip(made, hoisted.huge_pieces([max_of(root.n_bytes) for root in made]), strict=True)
                 self._run(get_pool(self.n_threads), PhaseTable(self, [batch]), values)
                 # the file's pages go as soon as their packed twins are here: both at once would double the peak
                 used = {root for i in batch for root in i.buffers if root.is_leaf}

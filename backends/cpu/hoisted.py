@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import mmap
 import os
 import threading
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from gml.arena import aligned_bytes
+from gml.arena import ALIGNMENT, aligned_bytes
 from gml.backends.cpu.runtime import is_inside_step
 from gml.errors import ArenaError
 from gml.tensor import Tensor
@@ -140,6 +141,16 @@ def huge_bytes(n_bytes: int, what: str) -> np.ndarray:
     raw = np.frombuffer(block, dtype=np.uint8)
     shift = -raw.ctypes.data % HUGE_PAGE_BYTES
     return raw[shift : shift + n_bytes]
+
+
+def huge_pieces(sizes: Sequence[int]) -> list[np.ndarray]:
+    """Buffers of these sizes beside each other in one stretch of memory: huge pages of their own would leave gaps.
+
+    The stretch lives as long as one of them does. Raises `ArenaError` when memory is out.
+    """
+    starts = list(itertools.accumulate((-(-n // ALIGNMENT) * ALIGNMENT for n in sizes), initial=0))
+    whole = huge_bytes(starts[-1], f"{len(sizes)} packed constants")
+    return [whole[start : start + n] for start, n in zip(starts, sizes, strict=False)]
 
 
 def release_pages(arrays: Iterable[np.ndarray]) -> None:
