@@ -18,7 +18,7 @@ import numpy as np
 from gml.errors import TokenizerError
 from gml.models.tokenizer.memo import WordMemo
 from gml.models.tokenizer.pretokenizers import PreTokenizer
-from gml.models.tokenizer.text import BYTE_ALPHABET, decode_lenient, from_byte_alphabet, to_byte_alphabet
+from gml.models.tokenizer.text import BYTE_ALPHABET, from_byte_alphabet, readable, to_byte_alphabet
 from gml.models.tokenizer.vocabulary import TokenType, Vocabulary, byte_of_token, string_list
 
 # Up to this many bytes a word is merged in plain lists (quadratic, but fastest), beyond with a heap (n log n).
@@ -182,17 +182,7 @@ class ByteLevelBpe:
     def encode(self, fragment: str, *, starts: bool) -> bytes:
         """The ids of a fragment (invalid UTF-8 as surrogate escapes) as packed int32. `starts` has no effect."""
         del starts
-        return self._memo.encode(self.split(self._readable(fragment)))
-
-    @staticmethod
-    def _readable(fragment: str) -> str:
-        if fragment.isascii():
-            return fragment
-        data = fragment.encode("utf-8", "surrogateescape")
-        try:
-            return data.decode("utf-8")
-        except UnicodeDecodeError:
-            return decode_lenient(data)
+        return self._memo.encode(self.split(readable(fragment)))
 
     def piece(self, token: str, kind: TokenType) -> bytes:
         """The bytes that a token stands for in text."""

@@ -13,10 +13,21 @@ from functools import lru_cache
 import numpy as np
 
 from gml.models.tokenizer.unicode_classes import CLASSES
+from gml.models.tokenizer.unicode_maps import BASES, LOWERCASE
 
 # One Latin-1 character for each class of non-ASCII code points (ASCII stands for itself). Any choice works as long as
 # it is outside ASCII; white space becomes the vertical tab, so that one ASCII set says "white space" for all text.
 CLASS_CHARACTERS = {"N": "\xd1", "L": "\xd2", "P": "\xd3", "M": "\xd4", "S": "\xd5"}
+# What expressions may name besides: letters but a-z and letters but A-Z (llama.cpp's reading of Lu and Ll: it knows no
+# case outside ASCII), and Chinese characters, which only `fold_han` tells from other letters.
+_HAN_LETTER, _HAN_OTHER = "\xd6", "\xd7"
+CLASS_CHARACTERS_OF = {
+    **CLASS_CHARACTERS,
+    "Lu": "\xd2",
+    "Ll": "\xd2",
+    "HanL": _HAN_LETTER,
+    "Han": _HAN_LETTER + _HAN_OTHER,
+}
 OTHER_CHARACTER = "\xd0"
 WHITE_SPACE_CHARACTER = "\x0b"
 
@@ -28,14 +39,43 @@ ASCII_MEMBERS = {
     "P": r"!-#%-*,-/:-;?-@\[-\]_\{\}",
     "M": "",
     "S": r"\$\+<->\^`\|",
+    "Lu": "A-Z",
+    "Ll": "a-z",
+    "HanL": "",
+    "Han": "",
 }
+
+# llama.cpp's unicode_cpt_is_han: whole blocks, unassigned code points included.
+_HAN = (
+    *((0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F), (0x2B740, 0x2B81F)),
+    *((0x2B820, 0x2CEAF), (0x2CEB0, 0x2EBEF), (0xF900, 0xFAFF), (0x2F800, 0x2FA1F)),
+)
 
 
 def class_ranges(name: str) -> np.ndarray:
-    """The code point ranges of a class (`L N P M S` or `whitespace`), shape (n, 2), first and last code point."""
+    """The code point ranges of a class (`L N P M S C` or `whitespace`), shape (n, 2), first and last code point."""
     numbers = np.array([int(word, 36) for word in CLASSES[name].split()], dtype=np.int64)
     bounds = np.cumsum(numbers).reshape(-1, 2)
     return np.stack([bounds[:, 0], bounds[:, 1] - 1], axis=1)
+
+
+@lru_cache(maxsize=1)
+def lowercase_map() -> dict[int, int]:
+    """code point -> its lower case, for those that have another."""
+    numbers = np.array([int(word, 36) for word in LOWERCASE.split()], dtype=np.int64).reshape(-1, 2)
+    sources = np.cumsum(numbers[:, 0])
+    return dict(zip(sources.tolist(), (sources + numbers[:, 1]).tolist(), strict=True))
+
+
+@lru_cache(maxsize=1)
+def base_map() -> dict[int, int]:
+    """code point -> the first of its canonical decomposition, for those that have one."""
+    bases, at = {}, 0
+    words = [int(word, 36) for word in BASES.split()]
+    for gap, length, base in zip(words[::3], words[1::3], words[2::3], strict=True):
+        at += gap + length
+        bases.update(dict.fromkeys(range(at - length, at), base))
+    return bases
 
 
 @lru_cache(maxsize=1)
@@ -60,6 +100,24 @@ def fold_classes(text: str) -> str:
         return text
     code_points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
     return _class_table()[code_points].tobytes().decode("latin-1")
+
+
+@lru_cache(maxsize=1)
+def _han_table() -> np.ndarray:
+    """The table of `_class_table` with Chinese characters apart."""
+    table = _class_table().copy()
+    for first, last in _HAN:
+        block = table[first : last + 1]
+        block[:] = np.where(block == ord(CLASS_CHARACTERS["L"]), ord(_HAN_LETTER), ord(_HAN_OTHER))
+    return table
+
+
+def fold_han(text: str) -> str:
+    """The text folded as by `fold_classes`, with Chinese characters in classes of their own."""
+    if text.isascii():
+        return text
+    code_points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
+    return _han_table()[code_points].tobytes().decode("latin-1")
 
 
 @lru_cache(maxsize=1)
@@ -107,6 +165,17 @@ def decode_lenient(data: bytes) -> str:
     return data.decode("utf-8", "gml-lenient")
 
 
+def readable(fragment: str) -> str:
+    """Text with surrogate escapes for bad bytes as llama.cpp reads those bytes; valid text as it is."""
+    if fragment.isascii():
+        return fragment
+    data = fragment.encode("utf-8", "surrogateescape")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return decode_lenient(data)
+
+
 def _byte_alphabet() -> str:
     """GPT-2's 256 printable characters, one for each byte (openai/gpt-2 encoder.py, bytes_to_unicode)."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
@@ -135,3 +204,18 @@ def from_byte_alphabet(token: str) -> bytes:
         return b"".join(
             bytes([part]) if isinstance(part, int) else part.encode("utf-8", "surrogateescape") for part in parts
         )
+
+
+# llama.cpp's "clean-up" of decoded text (llama_vocab::impl::detokenize), in this order.
+_CLEANINGS = (
+    (re.compile(rb" (?=[?!.,])"), b""),
+    (re.compile(rb" ' "), b"'"),
+    (re.compile(rb" (?='(?:[sm]|re|ve))"), b""),
+)
+
+
+def clean_up(text: bytes) -> bytes:
+    """Decoded text without the spaces that some vocabularies put before punctuation and contractions. Loses spaces."""
+    for pattern, replacement in _CLEANINGS:
+        text = pattern.sub(replacement, text)
+    return text

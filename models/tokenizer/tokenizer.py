@@ -14,13 +14,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from gml.errors import TokenizerError, UnsupportedError
-from gml.models.tokenizer.bpe import ByteLevelBpe
+from gml.models.tokenizer.from_gguf import MODELS
 from gml.models.tokenizer.memo import PieceMemo
-from gml.models.tokenizer.pretokenizers import find_pretokenizer
 from gml.models.tokenizer.special import SpecialMatcher
-from gml.models.tokenizer.spm import SentencePieceBpe
 from gml.models.tokenizer.stream import StreamDecoder
-from gml.models.tokenizer.vocabulary import PREFIX, TokenType, Vocabulary, flag
+from gml.models.tokenizer.text import clean_up
+from gml.models.tokenizer.vocabulary import PREFIX, TokenType, Vocabulary
 
 
 class Model(Protocol):
@@ -37,19 +36,30 @@ class Model(Protocol):
 class Tokenizer:
     """A vocabulary with its model and flags. Make one with `from_metadata`.
 
-    Attributes: vocabulary; model; add_bos, add_eos: what `encode(add_special=True)` adds; add_space_prefix: the model
-    puts a space before text that starts or follows a special token, and decoding drops it at the start.
+    Attributes: vocabulary; model; add_bos, add_eos: what `encode(add_special=True)` adds; end: the special token that
+    add_eos adds (eos, or sep for BERT); add_space_prefix: the model puts a space before text that starts or follows a
+    special token, and decoding drops it at the start; clean_up: decoded text was made for `decode(clean_up=True)`.
     """
 
     def __init__(
-        self, vocabulary: Vocabulary, model: Model, *, add_bos: bool, add_eos: bool, add_space_prefix: bool = False
+        self,
+        vocabulary: Vocabulary,
+        model: Model,
+        *,
+        add_bos: bool,
+        add_eos: bool,
+        end: str = "eos",
+        add_space_prefix: bool = False,
+        clean_up: bool = False,
     ):
-        for added, name in ((add_bos, "bos"), (add_eos, "eos")):
+        for added, name in ((add_bos, "bos"), (add_eos, end)):
             if added and name not in vocabulary.specials:
                 raise TokenizerError(
                     f"tokenizer.ggml.add_{name}_token is true, but tokenizer.ggml.{name}_token_id names no token of "
                     "the vocabulary; set one of the two"
                 )
+        self.end = end
+        self.clean_up = clean_up
         self.vocabulary = vocabulary
         self.model = model
         self.add_bos = add_bos
@@ -79,7 +89,7 @@ class Tokenizer:
         build = MODELS.get(name)
         if build is None:
             raise UnsupportedError(f"tokenizer.ggml.model: {name!r} is not supported; supported: {', '.join(MODELS)}")
-        return build(metadata, pre)
+        return cls(**build(metadata, pre))
 
     @property
     def n_vocab(self) -> int:
@@ -132,7 +142,7 @@ class Tokenizer:
         valid UTF-8: byte-level BPE reads a bad byte as U+FFFD, SentencePiece keeps it as a byte token. Raises
         TokenizerError for a str with lone surrogates.
         """
-        fragments = self._matchers[parse_special].partition(_readable(text))
+        fragments = self._matchers[parse_special].partition(_as_str(text))
         parts: list[bytes] = []
         starts = True
         for fragment in fragments:
@@ -146,7 +156,7 @@ class Tokenizer:
         if add_special and self.add_bos:
             parts.insert(0, np.int32(specials["bos"]).tobytes())
         if add_special and self.add_eos:
-            parts.append(np.int32(specials["eos"]).tobytes())
+            parts.append(np.int32(specials[self.end]).tobytes())
         return np.frombuffer(bytearray(b"".join(parts)), dtype=np.int32)
 
     def _make_piece(self, token: int) -> bytes:
@@ -161,12 +171,18 @@ class Tokenizer:
         return self._pieces[token]
 
     def decode_bytes(
-        self, ids: Iterable[int] | np.ndarray, *, skip_special: bool = False, continuation: bool = False
+        self,
+        ids: Iterable[int] | np.ndarray,
+        *,
+        skip_special: bool = False,
+        continuation: bool = False,
+        clean: bool = False,
     ) -> bytes:
         """The bytes that ids stand for, without the space prefix of SentencePiece vocabularies.
 
         skip_special: control and unknown tokens give nothing. continuation: the ids continue a text, so that nothing
-        is dropped at their start.
+        is dropped at their start. clean: where the flag `clean_up` is set, drop the spaces before punctuation and
+        contractions, as llama.cpp does; not for text that is to be encoded again.
         """
         tokens = ids.reshape(-1).tolist() if isinstance(ids, np.ndarray) else list(ids)
         joined = b"".join(map(self._pieces.__getitem__, tokens))
@@ -174,18 +190,28 @@ class Tokenizer:
             tokens = [token for token in tokens if token not in self.skipped_ids]
             joined = b"".join(map(self._pieces.__getitem__, tokens))
         prefixed = self.add_space_prefix and not continuation and tokens and tokens[0] not in self._special
-        return joined[1:] if prefixed and self._pieces[tokens[0]].startswith(b" ") else joined
+        if prefixed and self._pieces[tokens[0]].startswith(b" "):
+            joined = joined[1:]
+        return clean_up(joined) if clean and self.clean_up else joined
 
-    def decode(self, ids: Iterable[int] | np.ndarray, *, skip_special: bool = False, continuation: bool = False) -> str:
+    def decode(
+        self,
+        ids: Iterable[int] | np.ndarray,
+        *,
+        skip_special: bool = False,
+        continuation: bool = False,
+        clean: bool = False,
+    ) -> str:
         """The text that ids stand for; bytes that are not UTF-8 become U+FFFD. Options as in `decode_bytes`."""
-        return self.decode_bytes(ids, skip_special=skip_special, continuation=continuation).decode("utf-8", "replace")
+        data = self.decode_bytes(ids, skip_special=skip_special, continuation=continuation, clean=clean)
+        return data.decode("utf-8", "replace")
 
     def stream(self, *, skip_special: bool = False, continuation: bool = False) -> StreamDecoder:
         """A decoder for ids that come one by one."""
         return StreamDecoder(self, skip_special=skip_special, continuation=continuation)
 
 
-def _readable(text: str | bytes) -> str:
+def _as_str(text: str | bytes) -> str:
     """Text or bytes as str, with surrogate escapes for bytes that are not UTF-8."""
     if isinstance(text, str):
         try:
@@ -200,35 +226,3 @@ def _readable(text: str | bytes) -> str:
     if isinstance(text, (bytes, bytearray, memoryview)):
         return bytes(text).decode("utf-8", "surrogateescape")
     raise TokenizerError(f"expected text as str or bytes, found {type(text).__name__}")
-
-
-def _byte_level_bpe(metadata: Mapping[str, Any], pre: str | None) -> Tokenizer:
-    name = pre if pre is not None else metadata.get(PREFIX + "pre", "default")
-    row = find_pretokenizer(name if isinstance(name, str) else repr(name))
-    vocabulary = Vocabulary.from_metadata(metadata, {})
-    if PREFIX + "merges" not in metadata:
-        raise TokenizerError("tokenizer.ggml.merges is missing: a gpt2 vocabulary needs it; take a complete file")
-    model = ByteLevelBpe(vocabulary, metadata[PREFIX + "merges"], row)
-    return Tokenizer(
-        vocabulary,
-        model,
-        add_bos=flag(metadata, "add_bos_token", row.add_bos),
-        add_eos=flag(metadata, "add_eos_token", False),
-    )
-
-
-def _sentencepiece_bpe(metadata: Mapping[str, Any], pre: str | None) -> Tokenizer:
-    del pre  # SentencePiece vocabularies have no pre-tokenizer; their files say "default"
-    add_space_prefix = flag(metadata, "add_space_prefix", True)
-    vocabulary = Vocabulary.from_metadata(metadata, {"bos": 1, "eos": 2, "unk": 0})
-    return Tokenizer(
-        vocabulary,
-        SentencePieceBpe(vocabulary, add_space_prefix=add_space_prefix),
-        add_bos=flag(metadata, "add_bos_token", True),
-        add_eos=flag(metadata, "add_eos_token", False),
-        add_space_prefix=add_space_prefix,
-    )
-
-
-# tokenizer.ggml.model -> how to build it.
-MODELS = {"gpt2": _byte_level_bpe, "llama": _sentencepiece_bpe}

@@ -78,6 +78,10 @@ r 2 2a h 2y d 2t f 74 f 6t 6 1 2 2 4 1 1 1 2 3x 7 2 7 3 1 s a 14 7 1 4 8 1 9 b 1
 t d 18 4 9 7 2 e 6 4a rc 4 h 3 d 3 3b 4 2n 6 c 4 1 f c 4 1k 8 a 6 14 8 u 2 2 26 9g c e 2 d 3 9 7 1a 1 7 8 e 4 9 7 9
 7 43 1 1j
 """,
+    "C": """
+0 w 2n x d 1 11u 6 m 1 5c 1 1d 1 ao 2 28 1 2zv 1 1ks 5 q 5 1d 5 1 a 109c 6io 16n 1 6x 3 3b5 1 f 1 6zm g qxs 4 43z 8
+h406 1 u 2o 1egw 1eke 2 1eke
+""",
     "whitespace": """
 9 5 i 1 2s 1 q 1 4bj 1 1vj b t 2 5 1 1b 1 334 1
 """,

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from gml.errors import TokenizerError
 from gml.models.tokenizer import special
-from gml.models.tokenizer.pretokenizers import PRETOKENIZERS, TABLE, split_chain, split_fused
+from gml.models.tokenizer.pretokenizers import PRETOKENIZERS, TABLE
 from gml.models.tokenizer.special import SpecialMatcher
+from gml.models.tokenizer.splitting import split_chain, split_fused
 from gml.models.tokenizer.spm import splitter
 
 LOSSLESS = ("gpt-2", "llama-bpe", "qwen2", "deepseek-llm", "llama-spm", "phi-3")
@@ -187,9 +188,9 @@ def test_spm_equals_the_twin_on_the_uncut_text(name, load, text):
 @EXAMPLES
 @given(text=TEXTS)
 def test_one_expression_cuts_as_all_in_turn(row, text):
-    words = split_chain(row)(text)
+    words = split_chain(row.expressions)(text)
     assert "".join(words) == text
-    assert split_fused(row)(text) == words
+    assert split_fused(row.fused)(text) == words
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)

@@ -58,9 +58,10 @@ def test_small_vocabularies_work():
 BROKEN = [
     ({"model": None}, TokenizerError, "tokenizer.ggml.model is missing"),
     ({"model": 5}, TokenizerError, "tokenizer.ggml.model is missing or no string"),
-    ({"model": "rwkv"}, UnsupportedError, "'rwkv' is not supported; supported: gpt2, llama"),
+    ({"model": "nonesuch"}, UnsupportedError, "'nonesuch' is not supported; supported: gpt2, "),
     ({"pre": "no-such"}, UnsupportedError, "'no-such' is unknown.*`pre`"),
     ({"pre": 7}, UnsupportedError, "'7' is unknown"),
+    ({"pre": None}, UnsupportedError, "pre is missing and the merges are of no known vocabulary.*`pre`"),
     ({"tokens": None}, TokenizerError, "tokens is missing"),
     ({"tokens": []}, TokenizerError, "tokens is empty"),
     ({"tokens": "abc"}, TokenizerError, "expected an array of strings, found str"),
@@ -98,7 +99,14 @@ def test_scores_are_needed_for_sentencepiece():
 def test_pre_overrides_the_file():
     tokenizer = Tokenizer.from_metadata(bpe_metadata(pre="no-such"), pre="default")
     assert tokenizer.encode("abc").tolist() == [257]
-    assert Tokenizer.from_metadata(bpe_metadata(pre=None)).model.row.name == "default"
+    assert Tokenizer.from_metadata(bpe_metadata(pre=None), pre="default").model.row.name == "default"
+
+
+@pytest.mark.parametrize("name", ["gpt-2", "llama-bpe", "qwen2", "deepseek-llm", "falcon", "starcoder", "smollm2"])
+def test_a_vocabulary_without_the_key_is_recognised(name, load_metadata):
+    metadata = load_metadata(name)
+    expected = metadata.pop(G + "pre")
+    assert Tokenizer.from_metadata(metadata).model.row.name == expected
 
 
 def test_string_arrays_may_be_bytes_or_lazy(load_metadata):
