@@ -12,6 +12,7 @@ where `args` is an array of pointers to buffers and `scratch` the calling thread
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 
 from gml.backends.cpu.dot import group_dots, lookup
@@ -164,6 +165,14 @@ class Emitter(Writer):
     def _emit_scratch(self, node: Node) -> None:
         self.names[node] = self.new(f"getelementptr i8, ptr %scratch, i64 {self.scratch_bytes}")
         self.scratch_bytes += -(-node.attrs["n_bytes"] // SCRATCH_ALIGNMENT) * SCRATCH_ALIGNMENT
+
+    def _emit_table(self, node: Node) -> None:
+        data = node.attrs["data"]
+        name = f"@table.{hashlib.sha256(data).hexdigest()[:32]}"
+        text = "".join([f"\\{byte:02X}" for byte in data])
+        # equal tables of a module are one
+        self.declared.add(f'{name} = private unnamed_addr constant [{len(data)} x i8] c"{text}", align 64')
+        self.names[node] = name
 
     def _emit_atomic_add(self, node: Node) -> None:
         address = self._address(node.args[0], self.value(node.args[1]))

@@ -6,7 +6,7 @@ this package, named like it in lower case. Next module: `bits.py`, which the for
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -115,7 +115,7 @@ class QuantType(DType):
                 out = blocks[start : start + step]
                 self._refuse_values(chunk, start, shape)
                 self.encode_blocks(chunk, out, importance and importance.blocks(start, start + len(chunk)))
-                self._refuse_scales(out, start, shape)
+                self._refuse_scales(chunk, out, start, shape)
         return blocks.reshape(*shape[:-1], shape[-1] // self.block_size)
 
     def encode_blocks(self, values: np.ndarray, out: np.ndarray, weights: Weights | None) -> None:
@@ -132,15 +132,23 @@ class QuantType(DType):
                 "values must be finite in float32"
             )
 
-    def _refuse_scales(self, blocks: np.ndarray, first_row: int, shape: tuple[int, ...]) -> None:
-        """A scale that overflows f16 would be stored as infinity, and every value of the block lost."""
+    def lost(self, values: np.ndarray, blocks: np.ndarray) -> Iterator[tuple[str, str, np.ndarray]]:
+        """Scales that do not hold what they should: a field, what it must fit, and which of the n blocks it concerns.
+
+        A scale that overflows f16 is stored as infinity, and every value of the block is lost.
+        """
         for field in blocks.dtype.names or ():
-            if blocks.dtype[field].kind == "f" and not np.isfinite(blocks[field]).all():
-                row = first_row + int(np.argmin(np.isfinite(blocks[field])))
+            if blocks.dtype[field].kind == "f":
+                yield field, str(blocks.dtype[field]), ~np.isfinite(blocks[field])
+
+    def _refuse_scales(self, values: np.ndarray, blocks: np.ndarray, first_row: int, shape: tuple[int, ...]) -> None:
+        for field, what, bad in self.lost(values, blocks):
+            if bad.any():
+                row = first_row + int(np.argmax(bad))
                 index = np.unravel_index(row * self.block_size, shape)
                 raise FormatError(
                     f"{self.name}: the {self.block_size} values from index {tuple(map(int, index))} of {shape} are too "
-                    f"large: their scale `{field}` does not fit {blocks.dtype[field]}; scale the tensor down"
+                    f"large: their scale `{field}` does not fit {what}; scale the tensor down"
                 )
 
 

@@ -59,8 +59,8 @@ def nearest_e2m1(values: np.ndarray, d: np.ndarray) -> np.ndarray:
     magnitude = np.abs(values)
     codes = np.zeros(values.shape, np.uint8)
     for lower, upper in pairwise(TABLE[:8]):
-        # an entry beyond the largest float is nearest to nothing
-        codes += (magnitude > (lower + upper) * np.float32(0.5) * d) & np.isfinite(upper * d)
+        # an entry beyond the largest float is nearest to nothing; where d is 0 the first entry is as near as any
+        codes += (magnitude > (lower + upper) * np.float32(0.5) * d) & np.isfinite(upper * d) & (d > 0)
     return codes | ((values < 0) & (codes > 0)).astype(np.uint8) << np.uint8(3)
 
 

@@ -18,12 +18,18 @@ SIZES = {
     "Q4_0": (2, 32, 18), "Q4_1": (3, 32, 20), "Q5_0": (6, 32, 22), "Q5_1": (7, 32, 24), "Q8_0": (8, 32, 34),
     "Q8_1": (9, 32, 36), "Q2_K": (10, 256, 84), "Q3_K": (11, 256, 110), "Q4_K": (12, 256, 144), "Q5_K": (13, 256, 176),
     "Q6_K": (14, 256, 210), "Q8_K": (15, 256, 292), "IQ4_NL": (20, 32, 18), "IQ4_XS": (23, 256, 136),
-    "TQ1_0": (34, 256, 54), "TQ2_0": (35, 256, 66), "MXFP4": (39, 32, 17),
+    "TQ1_0": (34, 256, 54), "TQ2_0": (35, 256, 66), "MXFP4": (39, 32, 17), "NVFP4": (40, 64, 36),
+    "IQ2_XXS": (16, 256, 66), "IQ2_XS": (17, 256, 74), "IQ3_XXS": (18, 256, 98), "IQ1_S": (19, 256, 50),
+    "IQ3_S": (21, 256, 110), "IQ2_S": (22, 256, 82), "IQ1_M": (29, 256, 56), "Q1_0": (41, 128, 18),
+    "Q2_0": (42, 64, 18),
 }  # fmt: skip
 
 #: 0, -0, 1, smallest and largest denormal, largest, infinities, quiet and signalling NaN
 SPECIAL_F16 = [0x0000, 0x8000, 0x3C00, 0x0001, 0x83FF, 0x7BFF, 0x7C00, 0xFC00, 0x7E00, 0xFE01, 0x7C01]
 SPECIAL_F32 = [0, 0x80000000, 0x3F800000, 1, 0x807FFFFF, 0x7F7FFFFF, 0x7F800000, 0xFF800000, 0x7FC00000, 0x7F800001]
+
+#: those that the other package does not decode
+LOOPS = ("Q8_1", "Q8_K", "Q1_0", "Q2_0")
 
 FORMATS = [t for t in all_types() if isinstance(t, QuantType)]
 
@@ -54,6 +60,16 @@ def extreme_blocks(dtype: QuantType) -> np.ndarray:
         exponents = random_blocks(dtype, 256)
         exponents["e"] = np.arange(256)
         made.append(exponents)
+    if dtype.name == "NVFP4":
+        exponents = random_blocks(dtype, 256)
+        exponents["d"][:, 0] = np.arange(256)
+        made.append(exponents)
+    if dtype.name == "IQ1_M":
+        for special in SPECIAL_F16:
+            block = random_blocks(dtype, 8)
+            pieces = (np.uint16(special) >> np.arange(0, 16, 4, dtype=np.uint16)) & np.uint16(15)
+            block["scales"] = (block["scales"] & np.uint16(0xFFF)) | (pieces << np.uint16(12))
+            made.append(block)
     return np.concatenate(made)
 
 
@@ -63,6 +79,26 @@ def assert_same_bits(found: np.ndarray, expected: np.ndarray) -> None:
     nan = np.isnan(expected)
     np.testing.assert_array_equal(np.isnan(found), nan)
     np.testing.assert_array_equal(found[~nan].view(np.uint32), expected[~nan].view(np.uint32))
+
+
+def loop_q1_0(blocks: np.ndarray) -> np.ndarray:
+    """ggml's definition of Q1_0 for one row of blocks: d or -d by a bit."""
+    values = []
+    for block in blocks:
+        for i in range(128):
+            bit = (int(block["qs"][i // 8]) >> (i % 8)) & 1
+            values.append(np.float32(block["d"]) if bit else -np.float32(block["d"]))
+    return np.array(values, np.float32)
+
+
+def loop_q2_0(blocks: np.ndarray) -> np.ndarray:
+    """ggml's definition of Q2_0 for one row of blocks: value = d * (code - 1), four codes to a byte."""
+    values = []
+    for block in blocks:
+        for i in range(64):
+            code = (int(block["qs"][i // 4]) >> (2 * (i % 4))) & 3
+            values.append(np.float32(block["d"]) * np.float32(code - 1))
+    return np.array(values, np.float32)
 
 
 def loop_q8(dtype: QuantType, blocks: np.ndarray) -> np.ndarray:
@@ -79,6 +115,10 @@ def expected_values(dtype: QuantType, blocks: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
         if dtype.name in ("Q8_1", "Q8_K"):
             rows = [loop_q8(dtype, row) for row in blocks.reshape(-1, blocks.shape[-1])]
+            return np.array(rows).reshape(*blocks.shape[:-1], -1)
+        if dtype.name in ("Q1_0", "Q2_0"):
+            loop = loop_q1_0 if dtype.name == "Q1_0" else loop_q2_0
+            rows = [loop(row) for row in blocks.reshape(-1, blocks.shape[-1])]
             return np.array(rows).reshape(*blocks.shape[:-1], -1)
         gguf = pytest.importorskip("gguf", reason="gguf, the reference decoder, is not installed (extra `test`)")
         kind = gguf.GGMLQuantizationType(dtype.ggml_id)
@@ -105,7 +145,7 @@ def test_every_format_has_a_file_of_its_own(dtype: QuantType) -> None:
 
 @pytest.mark.parametrize("dtype", format_params(FORMATS))
 def test_random_blocks(dtype: QuantType) -> None:
-    n = 40 if dtype.name in ("Q8_1", "Q8_K") else 2000
+    n = 40 if dtype.name in LOOPS else 2000
     blocks = random_blocks(dtype, n, seed=dtype.ggml_id)
     assert_same_bits(dtype.decode(blocks), expected_values(dtype, blocks))
 

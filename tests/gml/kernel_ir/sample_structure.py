@@ -73,6 +73,32 @@ _square = numbers(I32, 21, 32)
 whole("scratch", transpose, [_square, _square * 0], {1: np.ascontiguousarray(_square.reshape(4, 8).T)})
 
 
+_words = np.arange(40, dtype=np.int32) ** 2
+
+
+def from_table(b: Builder, x: Node, y: Node, sizes: Node, begin: Node, end: Node) -> None:
+    """Four neighbours from a place that is computed, and single numbers of another table and of the same again."""
+    table, other = b.table(_words.tobytes()), b.table(bytes(range(200, 240)))
+
+    def step(i: Node) -> None:
+        at = b.cast(b.load(x, i * 4, I32), I64)
+        b.store(y, i * 24, b.load(table, at * 4, I32.vec(4), constant=True))
+        b.store(y, i * 24 + 16, b.cast(b.load(b.offset(other, at), 3, U8), I32))
+        b.store(y, i * 24 + 20, b.load(b.table(_words.tobytes()), 156 - at * 4, I32))
+
+    b.loop(begin, end, step)
+
+
+_places = np.array([0, 36, 17, 5], np.int32)
+whole(
+    "table",
+    from_table,
+    [_places, np.zeros((4, 6), np.int32)],
+    {1: np.array([[*_words[p : p + 4], 203 + p, _words[39 - p]] for p in _places], np.int32)},
+    end=4,
+)
+
+
 def count(b: Builder, counters: Node, seen: Node, sizes: Node, begin: Node, end: Node) -> None:
     def step(i: Node) -> None:
         b.store(seen, i * 8, b.atomic_add(counters, 8, i * i - 3))

@@ -7,7 +7,7 @@ import pytest
 from kernel_ir.samples import SAMPLES, Sample, assert_same
 
 from gml.errors import Error
-from gml.kernel_ir import F32, I8, I32, I64, U8, Block, Builder, Kernel, KernelError, Node
+from gml.kernel_ir import F32, I8, I16, I32, I64, U8, Block, Builder, Kernel, KernelError, Node
 from gml.kernel_ir.interp import run
 from gml.kernel_ir.math import expand_math
 from gml.kernel_ir.nodes import KINDS
@@ -81,6 +81,8 @@ REFUSED = {
     "scatter": (lambda b, x, s: b.scatter(x, 0, 8, b.const(0, I32.vec(3))), "touches bytes 16 to 20"),
     "atomic_place": (lambda b, x, s: b.atomic_add(x, 4, 1), "not a multiple of 8"),
     "scratch_behind": (lambda b, x, s: b.load(b.scratch(4), 4, U8), "touches bytes 4 to 5 of scratch, which has 4"),
+    "table_behind": (lambda b, x, s: b.load(b.table(b"abc"), 2, I16), "touches bytes 2 to 4 of table, which has 3"),
+    "table_written": (lambda b, x, s: b.store(b.table(b"abc"), 0, b.const(1, U8)), "writes to table, which is read"),
     "shift": (lambda b, x, s: b.shl(b.load(x, 0, I32), b.load(x, 8, I32)), "shift counts must be 0 to 31, found [40]"),
     "lookup": (lambda b, x, s: b.lookup(range(16), b.load(x, 0, U8.vec(16)), U8), "indices must be below 16"),
     "w_max": (lambda b, x, s: dot(b, x, 39, 0), "w_max is 39, but a weight is 40"),

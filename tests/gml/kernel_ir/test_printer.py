@@ -15,7 +15,7 @@ from gml.kernel_ir.rewrite import rebuild
 FOLDER = Path(__file__).parent / "golden"
 GOLDEN = (
     "logic", "fma-f32-scalar", "shuffle-f32", "lookup-i8-32", "group_dot-u8-1x32-15", "reduce-max-f32-8",
-    "bitcast-lanes", "const-f32--0.0", "load-store-f16-3", "gather-scatter-f32-apart", "scratch", "atomic_add",
+    "bitcast-lanes", "const-f32--0.0", "load-store-f16-3", "gather-scatter-f32-apart", "scratch", "table", "atomic_add",
     "for-sums-9", "for-carried", "if", "if-lazy", "call",
 )  # fmt: skip
 BY_NAME = {s.name: s for s in SAMPLES}
@@ -126,6 +126,7 @@ DIFFERENT: dict[str, tuple[Callable[..., object], Callable[..., object]]] = {
     "function": (
         lambda b, x, y: b.call(lambda: None), lambda b, x, y: b.call(lambda: None),
     ),
+    "table_bytes": (lambda b, x, y: b.load(b.table(b"abc"), 0, U8), lambda b, x, y: b.load(b.table(b"abd"), 0, U8)),
     "scratch": (lambda b, x, y: b.scratch(8), lambda b, x, y: b.scratch(9)),
 }  # fmt: skip
 BOOLEAN = (lambda b: b.cmp("eq", b.i64(0), 0).type)(Builder("b"))

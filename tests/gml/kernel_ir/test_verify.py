@@ -228,6 +228,10 @@ BROKEN: dict[str, tuple[Break, str]] = {
     "scratch_bytes": (lambda b: b.any("scratch", PTR, n_bytes=1 << 40), "n_bytes must be 0 to"),
     "scratch_float": (lambda b: b.any("scratch", PTR, n_bytes=8.0), "n_bytes must be 0 to"),
     "scratch_type": (lambda b: b.any("scratch", I64, n_bytes=8), "the result must be ptr"),
+    "table_bytes": (lambda b: b.any("table", PTR, data=b"x" * 16385), "data must be 1 to 16384 bytes, found 16385"),
+    "table_empty": (lambda b: b.any("table", PTR, data=b""), "data must be 1 to 16384 bytes, found 0"),
+    "table_list": (lambda b: b.any("table", PTR, data=[1, 2]), "data must be 1 to 16384 bytes, found [1, 2]"),
+    "table_type": (lambda b: b.any("table", I64, data=b"x"), "the result must be ptr"),
     "atomic_value": (lambda b: b.any("atomic_add", I64, b.x, b.i64(0), b.value(I32)), "the number must be i64"),
     "atomic_type": (lambda b: b.any("atomic_add", I32, b.x, b.i64(0), b.i64(0)), "the result must be i64"),
     # arithmetic
