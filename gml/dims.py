@@ -22,7 +22,7 @@ _remembered = lru_cache(maxsize=1 << 12, typed=True)
 class SizeExpr:
     """A polynomial with whole coefficients over `Dim`s; immutable and hashable."""
 
-    __slots__ = ("_hash", "terms")
+    __slots__ = ("_hash", "_text", "terms")
 
     def __init__(self, terms: Mapping[Monomial, int]) -> None:
         self.terms: tuple[tuple[Monomial, int], ...] = tuple(
@@ -68,6 +68,13 @@ class SizeExpr:
         return self._hash
 
     def __repr__(self) -> str:
+        try:
+            return self._text
+        except AttributeError:
+            self._text = self._written()
+        return self._text
+
+    def _written(self) -> str:
         parts = []
         for monomial, coefficient in self.terms:
             names = [d.name for d in monomial]

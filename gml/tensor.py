@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -253,8 +254,26 @@ def _four(values: Sequence[Size]) -> Sizes:
 
 def checked_sizes(ne: Sequence[Size], what: str) -> Sizes:
     """`ne` filled up to four sizes. Raises `ShapeError` for more than four, negative or absurdly large sizes."""
+    sizes, problem = _four_sizes(tuple(ne)) if all(type(n) in PLAIN_SIZES for n in ne) else _check_sizes(ne)
+    if problem:
+        raise ShapeError(f"{what}: {problem}")
+    return sizes
+
+
+PLAIN_SIZES = (int, Dim, SizeExpr)
+
+
+@lru_cache(maxsize=1 << 12, typed=True)
+def _four_sizes(ne: tuple[Size, ...]) -> tuple[Sizes, str]:
+    """`_check_sizes` for sizes that can be looked up: a graph has few different ones."""
+    return _check_sizes(ne)
+
+
+def _check_sizes(ne: Sequence[Size]) -> tuple[Sizes, str]:
+    """Four sizes, and what is wrong with them."""
+    nothing: Sizes = (1, 1, 1, 1)
     if not 1 <= len(ne) <= MAX_DIMS:
-        raise ShapeError(f"{what}: expected 1 to {MAX_DIMS} sizes, found {len(ne)}: {list(ne)}")
+        return nothing, f"expected 1 to {MAX_DIMS} sizes, found {len(ne)}: {list(ne)}"
     sizes: list[Size] = []
     for size in ne:
         if isinstance(size, SizeExpr):
@@ -262,13 +281,13 @@ def checked_sizes(ne: Sequence[Size], what: str) -> Sizes:
         elif isinstance(size, (int, np.integer)) and not isinstance(size, bool) and size >= 0:
             sizes.append(int(size))
         else:
-            raise ShapeError(f"{what}: sizes must be whole numbers of at least 0 or Dims, found {size!r} in {list(ne)}")
+            return nothing, f"sizes must be whole numbers of at least 0 or Dims, found {size!r} in {list(ne)}"
     total = 1
     for size in sizes:
         total *= max(max_of(size), 1)
     if total > MAX_ELEMENTS:
-        raise ShapeError(f"{what}: ne = {list(ne)} has {total} elements; more than 2^44 are refused")
-    return _four(sizes + [1] * (MAX_DIMS - len(sizes)))
+        return nothing, f"ne = {list(ne)} has {total} elements; more than 2^44 are refused"
+    return _four(sizes + [1] * (MAX_DIMS - len(sizes))), ""
 
 
 def contiguous_strides(type: DType, ne: Sizes) -> Sizes:

@@ -1,6 +1,6 @@
 """How fast a session is: prompt and generation speed, the memory bandwidth beside it, and a peer in the same run.
 
-Arrives: a session and tests; leaves: rows of numbers. Speeds are medians of repeated runs with their extremes, and bandwidth
+Arrives: a session and tests; leaves: rows of numbers. Speeds are medians of repeated runs with their extremes, bandwidth
 is what the same number of threads reads from memory with nothing else to do. Next module: `peers.py`.
 """
 

@@ -17,6 +17,7 @@ import secrets
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -106,13 +107,14 @@ class Sampler:
             self._bias.update(dict.fromkeys(eog_ids, -math.inf))
         self._counts: Counter[int] = Counter()
         self._recent: deque[int] = deque()
-        self._bits = np.random.PCG64(self.seed)
+        #: the random generator, made when something is drawn: numpy.random takes a while to import
+        self._bits: Any = None
 
     def reset(self) -> None:
         """Forget all tokens and start the random generator again."""
         self._counts.clear()
         self._recent.clear()
-        self._bits = np.random.PCG64(self.seed)
+        self._bits = None
 
     def accept(self, id: int) -> None:
         """Remember a token (of the prompt or generated) for the penalties."""
@@ -178,6 +180,8 @@ class Sampler:
 
     def _draw(self, probabilities: np.ndarray) -> int:
         """An index, drawn with these probabilities."""
+        if self._bits is None:
+            self._bits = np.random.PCG64(self.seed)
         u = (int(self._bits.random_raw()) >> 11) * 2.0**-53
         bounds = np.cumsum(probabilities)
         return min(int(np.searchsorted(bounds, u * bounds[-1], side="right")), len(bounds) - 1)

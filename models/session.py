@@ -65,6 +65,11 @@ class Session:
             widths=model.arch.cache_widths(h),
             input_type=gml.I32,
         )
+        # written in place: `Tensor.set` checks and converts, which takes longer than some steps' phases
+        self._inputs = [
+            t.bytes().view(np.int32)
+            for t in (self._step.tokens, self._step.positions, self._step.cells, self._step.out_ids)
+        ]
         self._logits = model.arch.build(h, model.weights, self._step)
         self.graph = Graph(self._logits, name=model.name)
         chosen = backend if backend is not None else gml.default_backend()
@@ -139,11 +144,10 @@ class Session:
         return wanted
 
     def _run(self, chunk: np.ndarray, out_ids: np.ndarray) -> None:
-        n_past, step = self.n_past, self._step
-        places = np.arange(n_past, n_past + len(chunk), dtype=np.int32)
-        step.tokens.set(chunk.astype(np.int32))
-        step.positions.set(places)
-        step.cells.set(places)
-        step.out_ids.set(out_ids.astype(np.int32))
-        self.program.run(n_tokens=len(chunk), n_kv=n_past + len(chunk), n_out=len(out_ids))
-        self.tokens.extend(int(i) for i in chunk)
+        n_past, n = self.n_past, len(chunk)
+        tokens, positions, cells, wanted = self._inputs
+        tokens[:n] = chunk
+        positions[:n] = cells[:n] = np.arange(n_past, n_past + n, dtype=np.int32)
+        wanted[: len(out_ids)] = out_ids
+        self.program.run(n_tokens=n, n_kv=n_past + n, n_out=len(out_ids))
+        self.tokens.extend(chunk.tolist())

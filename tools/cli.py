@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import gc
 import importlib
 import io
 import os
@@ -77,6 +78,9 @@ def cli() -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line (default: that of the process); the exit status."""
     args = list(sys.argv[1:] if argv is None else argv)
+    # graphs and vocabularies are many small objects that stay: looking through them again and again takes as long as
+    # making them
+    gc.set_threshold(100_000, 20, 20)
     # a character that the terminal cannot show is no reason to fail
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

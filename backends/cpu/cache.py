@@ -16,7 +16,6 @@ import json
 import os
 import stat
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -142,6 +141,8 @@ def _read(path: Path) -> tuple[bytes, dict[str, Any]] | None:
 
 def _write(path: Path, code: bytes, head: dict[str, Any]) -> None:
     """Store an entry; a folder that cannot be written costs a compilation next time, nothing else."""
+    import tempfile  # here: what it imports takes longer than reading an entry
+
     text = json.dumps(head).encode()
     body = b"".join((len(text).to_bytes(8, "little"), text, code))
     try:

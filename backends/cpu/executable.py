@@ -182,6 +182,7 @@ class CpuProgram(PlannedProgram):
         self._n_scratch_bytes = max(self._module.scratch.values(), default=0)
         self._step: PhaseTable | None = None
         self._preparation: threading.Thread | None = None
+        self._waited_for = True
         self._times: np.ndarray | None = None
 
     def _load(self) -> tuple[Any, dict[str, Any]]:
@@ -298,7 +299,8 @@ class CpuProgram(PlannedProgram):
     def prepare(self) -> None:
         """Begin in the background what the first run would do first: computing what depends on constants alone.
 
-        The first run waits for it. Where it fails, that run tries again and raises what it finds.
+        It leaves one core to the caller, who has a vocabulary to load, until the first run waits for it. Where it
+        fails, that run tries again and raises what it finds.
         """
         if self._step is not None or self._preparation is not None or not self.compiled.setup:
             return
@@ -307,12 +309,14 @@ class CpuProgram(PlannedProgram):
             with contextlib.suppress(Exception):
                 self._step = self._set_up({d: d.min for d in self.compiled.state.dims})
 
+        self._waited_for = False
         self._preparation = threading.Thread(target=work, name="gml-prepare", daemon=True)
         self._preparation.start()
 
     def _ready(self, values: dict[Dim, int]) -> PhaseTable:
         """The table of the steps, after what has to be done once."""
         preparation, self._preparation = self._preparation, None
+        self._waited_for = True
         if preparation is not None and self._pid == os.getpid():
             preparation.join()
         self.cancel_word[0], self._failed = 0, None
@@ -332,7 +336,8 @@ class CpuProgram(PlannedProgram):
             for batch in self._batches(self._missing(origins)):
                 made = [root for root in dict.fromkeys(i.region.writes for i in batch) if root not in self.hoisted]
                 self.hoisted |= zip(made, hoisted.huge_pieces([max_of(root.n_bytes) for root in made]), strict=True)
-                self._run(get_pool(self.n_threads), PhaseTable(self, [batch]), values)
+                n_threads = self.n_threads if self._waited_for else max(1, self.n_threads - 1)
+                self._run(get_pool(n_threads), PhaseTable(self, [batch]), values)
                 # the file's pages go as soon as their packed twins are here: both at once would double the peak
                 used = {root for i in batch for root in i.buffers if root.is_leaf}
                 hoisted.release_pages(root.bytes() for root in used - read)

@@ -159,7 +159,8 @@ class Pool:
     def step(self, table: Table, n_scratch_bytes: int = 0, times: np.ndarray | None = None) -> bool:
         """Run a phase table to its end, every thread with so much private memory; False when it was cancelled.
 
-        times: i64 [1 + phases, threads, 2] for the clock's readings (`ControlBlock.TIMES`), where they are wanted. One step at a time per pool: others wait for their turn. Raises `ArenaError` when memory is out.
+        times: i64 [1 + phases, threads, 2] for the clock's readings (`ControlBlock.TIMES`), where they are wanted.
+        One step at a time per pool: others wait for their turn. Raises `ArenaError` when memory is out.
         """
         c = ControlBlock
         with self.lock:

