@@ -60,6 +60,8 @@ def fold(state: State) -> State:
     Constants are read here: what changes in their memory later is not seen. Larger results are hoisted (`plan.py`).
     """
     written = state.written_roots()
+    if not any(_is_foldable(node, written) for node in state.nodes):
+        return state
     folded: list[Tensor] = []
 
     def rule(node: Tensor) -> Tensor | None:
@@ -84,11 +86,13 @@ def fold(state: State) -> State:
 
 def _is_foldable(node: Tensor, written: set[Tensor]) -> bool:
     op = node.op
-    if op is None or op.view or op.impure or op.writes is not None or node.root in written or _has_dims(node.attrs):
+    if op is None or not op.exact or op.view or op.impure or op.writes is not None or node.root in written:
+        return False
+    if not all(s.root.role == "constant" and s.root.storage is not None and s.root not in written for s in node.src):
         return False
     if any(t.dims or not t.type.is_scalar or (t.type is F64 and not op.moves) for t in (node, *node.src)):
         return False
-    if not all(s.root.role == "constant" and s.root.storage is not None and s.root not in written for s in node.src):
+    if _has_dims(node.attrs):
         return False
     if _static(node.n_bytes) > MAX_FOLDED_BYTES or sum(_static(s.n_bytes) for s in node.src) > MAX_FOLDED_BYTES:
         return False
