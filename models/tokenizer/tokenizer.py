@@ -142,7 +142,7 @@ class Tokenizer:
         valid UTF-8: byte-level BPE reads a bad byte as U+FFFD, SentencePiece keeps it as a byte token. Raises
         TokenizerError for a str with lone surrogates.
         """
-        fragments = self._matchers[parse_special].partition(_as_str(text))
+        fragments = self._matchers[parse_special].partition(as_str(text))
         parts: list[bytes] = []
         starts = True
         for fragment in fragments:
@@ -211,7 +211,7 @@ class Tokenizer:
         return StreamDecoder(self, skip_special=skip_special, continuation=continuation)
 
 
-def _as_str(text: str | bytes) -> str:
+def as_str(text: str | bytes) -> str:
     """Text or bytes as str, with surrogate escapes for bytes that are not UTF-8."""
     if isinstance(text, str):
         try:
