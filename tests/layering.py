@@ -15,8 +15,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 #: layers of the core in order; a name is a module or a package of gml
 ORDER = (
-    ("errors",), ("debug", "plugins"), ("dtypes",), ("kernel_ir",), ("quants",), ("dims",), ("arena",), ("tensor",), ("context",),
-    ("ops",), ("graph",), ("backend",), ("compiler",), ("inspect",), ("api",), ("backends", "models"), ("tools",),
+    ("errors",), ("debug", "plugins"), ("dtypes",), ("kernel_ir",), ("quants",), ("dims",), ("arena",), ("tensor",),
+    ("context",), ("ops",), ("graph",), ("backend",), ("compiler",), ("inspect",), ("testing",), ("api",),
+    ("backends", "models"), ("tools",),
 )  # fmt: skip
 LAYER = {name: i for i, names in enumerate(ORDER) for name in names}
 CORE = [name for names in ORDER[:-2] for name in names]

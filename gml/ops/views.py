@@ -190,6 +190,7 @@ _TRANSPOSE = declare(
             Sample("batch", lambda s: transpose(s.f32(7, 3, 2, 2))),
             Sample("twice", lambda s: transpose(transpose(s.f32(7, 3)))),
             Sample("empty", lambda s: transpose(s.f32(0, 3))),
+            Sample("one_row", lambda s: transpose(s.f32(1, 7))),
             Sample("run_time", lambda s: transpose(dim_rows(s))),
         ),
         view=True,

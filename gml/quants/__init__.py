@@ -30,5 +30,7 @@ from gml.quants import (  # noqa: F401  (importing a format registers it)
     tq2_0,
 )
 from gml.quants.base import QuantType, all_types, by_id, by_name, register
+from gml.quants.codes import Codes, CodeTraits
+from gml.quants.fields import Fields
 
-__all__ = ["QuantType", "all_types", "by_id", "by_name", "register"]
+__all__ = ["CodeTraits", "Codes", "Fields", "QuantType", "all_types", "by_id", "by_name", "register"]
