@@ -7,20 +7,28 @@
                                   |   d[h]   | s[4h+3] | s[4h+2] | s[4h+1] | s[4h]  |
                          d is an f16 in four pieces of 4 bits, d[0] the lowest; s[g] is for values from v[16 g] on
 
-Source: ggml `block_iq1_m`, `iq1m_scale_t`, `dequantize_row_iq1_m`. Next module: `tq1_0.py`.
+Source: ggml `block_iq1_m`, `iq1m_scale_t`, `dequantize_row_iq1_m`,
+`quantize_row_iq1_m_impl`. Next module: `tq1_0.py`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 
 from gml.kernel_ir import U8, U16, Builder, Node
 from gml.quants.base import QuantType, register
-from gml.quants.bits import halves, planes
+from gml.quants.bits import halves, pack_planes, planes
 from gml.quants.codes import Codes, CodeTraits
 from gml.quants.fields import Fields
+from gml.quants.grid_search import odd_scales
 from gml.quants.grids import decode_codes, grid, joined
+from gml.quants.importance import Weights, ordered_sums
 from gml.quants.iq1_s import MINUS, TABLE, VALUES
+from gml.quants.iq2_xxs import packed
+from gml.quants.search import columns
+from gml.quants.split_search import BOTH, fit_split
 
 
 class IQ1_M(QuantType):
@@ -55,6 +63,28 @@ class IQ1_M(QuantType):
         scales = (small.reshape(-1, 16) * np.uint16(2) + np.uint16(1)).astype(np.float32)
         scales *= halves(self.block_scales(blocks)) * np.float32(0.125)
         decode_codes(scales, VALUES, points | minus[..., None], out)
+
+    def encode_blocks(self, values: np.ndarray, out: np.ndarray, weights: Weights | None) -> None:
+        """A split and points are searched for each group; the scales get 3 bits, and d is solved for again."""
+        w = values * values if weights is None else weights.of_blocks(values)
+        x_of, w_of = columns(values, 16), columns(w, 16)
+        scale, points, down, none = fit_split(x_of, w_of, 2)
+        none |= np.abs(x_of).max(axis=0) < np.float32(1e-7)
+        points, down = (np.where(none, 0, a).T.reshape(-1, 32) for a in (points, down))
+        d, small = odd_scales(np.where(none, np.float32(0), scale).reshape(-1, 16), 8)
+        q = BOTH[down[..., None], grid("IQ1_S").codes[points]].reshape(-1, 16, 16)
+        q = (q * (2 * small + np.uint8(1)).astype(np.float32)[..., None]).reshape(-1, 256)
+        xq, q2 = ordered_sums(w * q * values), ordered_sums(w * q * q)
+        zero = d == 0
+        d = np.where(zero, d, np.where(q2 > 0, xq / q2, d)) * np.float32(1.1125)
+        out["qs"] = points & 255
+        high = (points >> 8) | np.where(zero[:, None], 0, down << 3)
+        out["qh"] = pack_planes(high.astype(np.uint8).reshape(-1, 16, 2, 1), 4)[..., 0]
+        pieces = (d.astype(np.float16).view(np.uint16)[:, None] >> np.arange(0, 16, 4, dtype=np.uint16)) & np.uint16(15)
+        out["scales"] = packed(small.reshape(-1, 4, 4), 3) | (pieces.astype(np.uint32) << 12)
+
+    def lost(self, values: np.ndarray, blocks: np.ndarray) -> Iterator[tuple[str, str, np.ndarray]]:
+        yield "d", "float16", ~np.isfinite(self.block_scales(blocks))
 
     @staticmethod
     def block_scales(blocks: np.ndarray) -> np.ndarray:

@@ -7,7 +7,8 @@
                       | minus | scale s  | p[4g+3] | p[4g+2] | p[4g+1] | p[4g]  |
                       minus: 1/8 is subtracted from the numbers instead of added
 
-Source: ggml `block_iq1_s`, `IQ1S_DELTA`, `dequantize_row_iq1_s`. Next module: `iq1_m.py`.
+Source: ggml `block_iq1_s`, `IQ1S_DELTA`, `dequantize_row_iq1_s`,
+`quantize_row_iq1_s_impl`. Next module: `iq1_m.py`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,12 @@ from gml.quants.base import QuantType, register
 from gml.quants.bits import halves
 from gml.quants.codes import Codes, CodeTraits
 from gml.quants.fields import Fields
+from gml.quants.grid_search import odd_scales
 from gml.quants.grids import decode_codes, grid, joined
+from gml.quants.importance import Weights
+from gml.quants.iq2_xxs import packed
+from gml.quants.search import columns
+from gml.quants.split_search import fit_split
 
 #: eight times what codes stand for: -1, 0, 1 plus 1/8, and from 4 on minus 1/8
 TABLE = (-7, 1, 9, 0, -9, -1, 7, 0)
@@ -30,6 +36,7 @@ MINUS = 4
 class IQ1_S(QuantType):
     """See the module's drawing."""
 
+    needs_weights = True
     traits = CodeTraits(bits=3, group=32, n_groups=8, table=TABLE, sub_scale="u8", factor=0.125)
 
     def unpack(self, b: Builder, block: Node) -> Codes:
@@ -54,6 +61,19 @@ class IQ1_S(QuantType):
         scales = ((high >> np.uint16(12)) & np.uint16(7)) * np.uint16(2) + np.uint16(1)
         scales = halves(blocks["d"]) * scales.astype(np.float32) * np.float32(0.125)
         decode_codes(scales, VALUES, points.reshape(-1, 8, 32) | minus[..., None], out)
+
+    def encode_blocks(self, values: np.ndarray, out: np.ndarray, weights: Weights | None) -> None:
+        """A split and points are searched for each group; the scales get 3 bits."""
+        assert weights is not None
+        x, w = columns(values, 32), columns(weights.of_blocks(values), 32)
+        scale, points, down, none = fit_split(x, w, 1)
+        none |= np.abs(x).max(axis=0) < np.float32(1e-12)
+        points = np.where(none, 0, points).T.reshape(-1, 32)
+        d, small = odd_scales(np.where(none, np.float32(0), scale).reshape(-1, 8), 8)
+        out["d"] = d * np.float32(1.125)
+        out["qs"] = points & 255
+        minus = np.where(none, 0, down[0]).reshape(-1, 8) * (d[:, None] != 0)
+        out["qh"] = packed((points >> 8).reshape(-1, 8, 4), 3) | (small.astype(np.uint32) << 12) | (minus << 15)
 
 
 register(IQ1_S("IQ1_S", 19, 256, 50, [("d", "<f2"), ("qs", "u1", 32), ("qh", "<u2", 8)]))

@@ -8,7 +8,8 @@
                                   | p[4h+3] | p[4h+2] | p[4h+1] | p[4h] |
     scales    8 bytes    as in IQ2_XS
 
-ggml counts the signs as the second half of qs. Source: ggml `block_iq2_s`, `dequantize_row_iq2_s`.
+ggml counts the signs as the second half of qs. Source: ggml `block_iq2_s`, `dequantize_row_iq2_s`,
+`quantize_row_iq2_s_impl`.
 Next module: `iq3_xxs.py`.
 """
 
@@ -18,12 +19,16 @@ import numpy as np
 
 from gml.kernel_ir import U16, Builder, Node
 from gml.quants.base import QuantType, register
-from gml.quants.bits import bit_string, halves, planes
+from gml.quants.bits import bit_string, halves, pack_planes, planes
 from gml.quants.codes import Codes, CodeTraits
 from gml.quants.fields import Fields
+from gml.quants.grid_search import Search, encode_signed, odd_scales
 from gml.quants.grids import decode_codes, grid, joined
-from gml.quants.iq2_xs import odd_scales, scales_of_16
+from gml.quants.importance import Weights, mean_square
+from gml.quants.iq2_xs import scales_of_16, unpack_scales
 from gml.quants.iq2_xxs import NEGATIVE, TABLE, VALUES
+
+SEARCH = Search("IQ2_S", range(-9, 10), 0.1, "off")
 
 
 class IQ2_S(QuantType):
@@ -40,7 +45,7 @@ class IQ2_S(QuantType):
                 high = b.cast((f.u8("qh", i // 4) >> (2 * (i % 4))) & 3, U16) << 8
                 points.append(grid("IQ2_S").points(b, b.cast(f.u8("qs", i), U16) | high))
             codes.append(joined(b, points) | f.bit_string("signs", 2 * g, 2, NEGATIVE))
-        return Codes(codes, f.u16("d"), odd_scales(f))
+        return Codes(codes, f.u16("d"), unpack_scales(f))
 
     def decode_blocks(self, blocks: np.ndarray, out: np.ndarray) -> None:
         high = planes(blocks["qh"][..., None], 2).reshape(-1, 32).astype(np.uint16)
@@ -48,6 +53,19 @@ class IQ2_S(QuantType):
         codes = points.reshape(-1, 256) | (bit_string(blocks["signs"]) * np.uint8(NEGATIVE))
         scales = halves(blocks["d"]) * scales_of_16(blocks["scales"])
         decode_codes(scales * np.float32(0.125), VALUES, codes, out)
+
+    def encode_blocks(self, values: np.ndarray, out: np.ndarray, weights: Weights | None) -> None:
+        """A scale and points are searched for each group; the scales get 4 bits."""
+        if weights is None:
+            w = mean_square(values, 2.0)[:, None] * np.float32(0.25) + values * values
+        else:
+            w = weights.of_blocks(values)
+        scales, points, negative = encode_signed(SEARCH, values, w, 16, 1e-8, even=False)
+        d, small = odd_scales(scales, 16)
+        out["d"] = d * np.float32(0.9875)
+        out["qs"], out["signs"] = points & 255, negative
+        out["qh"] = pack_planes((points >> 8).astype(np.uint8).reshape(-1, 8, 4, 1), 2)[..., 0]
+        out["scales"] = pack_planes(small.reshape(-1, 8, 2, 1), 4)[..., 0]
 
 
 register(
