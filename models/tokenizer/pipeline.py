@@ -84,8 +84,10 @@ class Pipeline:
 
     def _ids(self, text: str | bytes, parse_special: bool) -> list[int]:
         packed: list[bytes] = []
-        first = True
-        for fragment in self.added.partition(as_str(text), parse_special=parse_special):
+        text = as_str(text)
+        # Where the normalizer takes the first character away, tokenizers no longer sees the start of the text.
+        first = bool(self.normalize(text[:1]))
+        for fragment in self.added.partition(text, parse_special=parse_special):
             if isinstance(fragment, int):
                 packed.append(np.int32(fragment).tobytes())
             else:

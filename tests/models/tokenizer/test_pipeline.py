@@ -146,7 +146,7 @@ def llama2():
     special = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="never")
     _train(tokenizer, trainers.BpeTrainer(vocab_size=500, special_tokens=special, limit_alphabet=60))
-    del tokenizer.pre_tokenizer
+    tokenizer.pre_tokenizer = None
     return tokenizer
 
 
@@ -317,7 +317,15 @@ def _with(**parts) -> Pipeline:
 
 DECODERS = [
     *(D.ByteLevel(), D.WordPiece(), D.WordPiece("@", False), D.Metaspace(), D.Metaspace("_", "never"), D.BPEDecoder()),
-    *(D.CTC(), D.CTC("a", "b", False), D.ByteFallback(), D.Fuse(), D.Strip("a", 1, 1), D.Replace(Regex("a+"), "b")),
+    *(
+        D.CTC(),
+        D.CTC("a", "b", False),
+        D.ByteFallback(),
+        D.Fuse(),
+        D.Strip("a", 1, 0),
+        D.Strip("a", 0, 2),
+        D.Replace(Regex("a+"), "b"),
+    ),
     D.Sequence([D.Replace("▁", " "), D.ByteFallback(), D.Fuse(), D.Strip(" ", 1, 0)]),
 ]
 SPELLINGS = st.sampled_from(
