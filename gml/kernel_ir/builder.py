@@ -87,11 +87,14 @@ class Builder:
         """Say that the line at pointer + offset will be read soon."""
         self._node("prefetch", VOID, (pointer, self._i64(offset)), {})
 
-    def offset(self, pointer: Node, n_bytes: Operand) -> Node:
-        """The pointer moved by bytes."""
-        if isinstance(n_bytes, int) and n_bytes == 0:
+    def offset(self, pointer: Node, n_bytes: Operand, *, apart: bool = False) -> Node:
+        """The pointer moved by bytes.
+
+        apart: kept in a register of its own, where a compiler would rather count from another pointer.
+        """
+        if isinstance(n_bytes, int) and n_bytes == 0 and not apart:
             return pointer
-        return self._node("offset", PTR, (pointer, self._i64(n_bytes)), {})
+        return self._node("offset", PTR, (pointer, self._i64(n_bytes)), {"apart": True} if apart else {})
 
     def scratch(self, n_bytes: int) -> Node:
         """Memory private to this call of the kernel, aligned to 64 bytes."""
@@ -209,8 +212,18 @@ class Builder:
             return self.extract(a if b is None or lanes[0] < a.lanes else b, lanes[0] % a.lanes)
         return self._node("shuffle", a.type.vec(len(lanes)), (a, a if b is None else b), {"lanes": tuple(lanes)})
 
-    def concat(self, a: Node, b: Node) -> Node:
-        """a's lanes, then b's (same type)."""
+    def concat(self, first: Node, *more: Node) -> Node:
+        """The lanes of 2, 4, 8, ... values of the same type, one after the other."""
+        parts = [first, *more]
+        if len(parts) & (len(parts) - 1):
+            raise KernelError(f"concat: expected 2, 4, 8, ... values, found {len(parts)}")
+        while len(parts) > 1:
+            parts = [self._joined(a, b) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+        return parts[0]
+
+    def _joined(self, a: Node, b: Node) -> Node:
+        if a.type != b.type:
+            raise KernelError(f"concat: expected values of one type, found {a.type} and {b.type}")
         if a.lanes == 1:
             return self.insert(self.splat(a, 2), b, 1)
         return self.shuffle(a, b, range(2 * a.lanes))

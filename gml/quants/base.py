@@ -168,7 +168,10 @@ _by_id: dict[int, DType] = {}
 _by_name: dict[str, DType] = {}
 
 
-def register(dtype: DType) -> DType:
+AnyType = TypeVar("AnyType", bound=DType)
+
+
+def register(dtype: AnyType) -> AnyType:
     """Add a storage type; a second one of the same id or name is refused."""
     if dtype.ggml_id in _by_id or dtype.name in _by_name:
         raise UnsupportedError(f"storage type {dtype.name} (id {dtype.ggml_id}) is registered already")

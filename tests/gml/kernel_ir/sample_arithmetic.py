@@ -273,6 +273,8 @@ for t in (F16, F32, F64, I8, U8, I16, I32, I64, U64):
     )
     lanewise(f"slices-{t}", lambda b, x: b.concat(b.slice(x, 4, 4), b.slice(x, 0, 4)), [values], [t],
              rows[:, [4, 5, 6, 7, 0, 1, 2, 3]].reshape(-1))  # fmt: skip
+    lanewise(f"quarters-{t}", lambda b, x: b.concat(*[b.slice(x, i, 2) for i in (6, 2, 4, 0)]), [values], [t],
+             rows[:, [6, 7, 2, 3, 4, 5, 0, 1]].reshape(-1))  # fmt: skip
 _EIGHT = tuple(range(8))
 _truth = np.tile(np.arange(8, dtype=np.int32), 2)
 lanewise("const-lanes", lambda b, x: x + b.const(_EIGHT, I32.vec(8)), [_truth * 0], [I32], _truth)

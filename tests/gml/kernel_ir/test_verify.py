@@ -390,6 +390,8 @@ def test_the_line_is_named() -> None:
         (lambda b: b.loop(0, 4, lambda i: None, step=0), "step must be positive"),
         (lambda b: b.loop(0, 1 << 40, lambda i: None, unroll=True), "too long to unroll"),
         (lambda b: b.add(b.value(F32), b.value(I32)), "do not fit together"),
+        (lambda b: b.concat(*[b.value(F32)] * 3), "expected 2, 4, 8, ... values, found 3"),
+        (lambda b: b.concat(b.value(F32), b.value(I32)), "values of one type, found f32 and i32"),
     ],
 )  # fmt: skip
 def test_the_builder_refuses(body: Break, message: str) -> None:
