@@ -65,15 +65,18 @@ class SentencePieceBpe:
 
     def encode_word(self, word: str) -> list[int]:
         """The ids of one word, valid Unicode with U+2581 for spaces."""
-        symbols = self._merge_short(list(word)) if len(word) <= SHORT_WORD else self._merge_long(list(word))
         tokens: list[int] = []
-        for symbol in symbols:
+        for symbol in self.merge(word):
             token = self.ids.get(symbol)
             if token is None:
                 tokens += self._spell(symbol.encode("utf-8"))
             else:
                 tokens.append(token)
         return tokens
+
+    def merge(self, word: str) -> list[str]:
+        """A word's characters, merged as far as the tokens go."""
+        return self._merge_short(list(word)) if len(word) <= SHORT_WORD else self._merge_long(list(word))
 
     def _merge_short(self, symbols: list[str]) -> list[str]:
         rank, none = self.ranks.get, len(self.ranks)

@@ -38,7 +38,8 @@ class Tokenizer:
 
     Attributes: vocabulary; model; add_bos, add_eos: what `encode(add_special=True)` adds; end: the special token that
     add_eos adds (eos, or sep for BERT); add_space_prefix: the model puts a space before text that starts or follows a
-    special token, and decoding drops it at the start; clean_up: decoded text was made for `decode(clean_up=True)`.
+    special token, and decoding drops it at the start; clean_up: what `decode(clean=True)` cleans. cut_user_defined: no
+    model sees user-defined tokens; otherwise it finds them itself.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Tokenizer:
         end: str = "eos",
         add_space_prefix: bool = False,
         clean_up: bool = False,
+        cut_user_defined: bool = True,
     ):
         for added, name in ((add_bos, "bos"), (add_eos, end)):
             if added and name not in vocabulary.specials:
@@ -66,9 +68,10 @@ class Tokenizer:
         self.add_eos = add_eos
         self.add_space_prefix = add_space_prefix
         special = vocabulary.special_ids(parse_special=True)
+        always = vocabulary.special_ids(parse_special=False)
         self._matchers = {
-            False: SpecialMatcher(vocabulary, vocabulary.special_ids(parse_special=False)),
-            True: SpecialMatcher(vocabulary, special),
+            False: SpecialMatcher(vocabulary, always if cut_user_defined else []),
+            True: SpecialMatcher(vocabulary, special if cut_user_defined else list(set(special) - set(always))),
         }
         self._special = frozenset(special)
         self.skipped_ids = frozenset(
