@@ -7,6 +7,7 @@ this package, named like it in lower case. Next module: `bits.py`, which the for
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 
