@@ -1,4 +1,7 @@
-"""Tokenizers from GGUF metadata. Start reading at `tokenizer.py`."""
+"""Tokenizers of GGUF files, tokenizer.json, SentencePiece models and vocab.json with merges.txt.
+
+Start reading at `tokenizer.py` for GGUF files and at `pipeline.py` for tokenizer.json; `files.py` opens either.
+"""
 
 from gml.models.tokenizer.stream import StreamDecoder
 from gml.models.tokenizer.tokenizer import Tokenizer

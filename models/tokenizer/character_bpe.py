@@ -36,6 +36,7 @@ class CharacterBpe:
         self.ids = vocabulary.ids
         self.table = MergeTable.from_strings(merges, vocabulary.ids, vocabulary.n_vocab)
         self.byte_ids = [vocabulary.ids.get(f"<0x{byte:02X}>") for byte in range(256)]
+        self.drop_spaces, self.lowercase = drop_spaces, lowercase
         self._lowercase = lowercase_map() if lowercase else {}
         self._split = _words if drop_spaces else row.split
         self._memo = WordMemo(self.encode_word)

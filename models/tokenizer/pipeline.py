@@ -95,6 +95,14 @@ class Pipeline:
             first = False
         return np.frombuffer(b"".join(packed), np.int32).tolist()
 
+    def split(self, text: str) -> list[str]:
+        """Normalised text's pieces, as the model sees them."""
+        return [piece for piece in self._split(text, True) if piece]
+
+    def to_json(self) -> str:
+        """The text of a tokenizer.json."""
+        return json.dumps(self.settings, ensure_ascii=False, indent=2)
+
     def _sequence(
         self, text: str | bytes, pair: str | bytes | None, add_special: bool, parse_special: bool
     ) -> list[int]:

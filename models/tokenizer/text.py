@@ -46,7 +46,7 @@ ASCII_MEMBERS = {
 }
 
 # llama.cpp's unicode_cpt_is_han: whole blocks, unassigned code points included.
-_HAN = (
+HAN = (
     *((0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F), (0x2B740, 0x2B81F)),
     *((0x2B820, 0x2CEAF), (0x2CEB0, 0x2EBEF), (0xF900, 0xFAFF), (0x2F800, 0x2FA1F)),
 )
@@ -106,7 +106,7 @@ def fold_classes(text: str) -> str:
 def _han_table() -> np.ndarray:
     """The table of `_class_table` with Chinese characters apart."""
     table = _class_table().copy()
-    for first, last in _HAN:
+    for first, last in HAN:
         block = table[first : last + 1]
         block[:] = np.where(block == ord(CLASS_CHARACTERS["L"]), ord(_HAN_LETTER), ord(_HAN_OTHER))
     return table

@@ -206,7 +206,7 @@ def _refuse_duplicate(tokens: list[str]) -> None:
         seen[token] = n
 
 
-_SPECIAL_KEYS = {
+SPECIAL_KEYS = {
     **{name: f"{name}_token_id" for name in ("bos", "eos", "eot", "eom", "mask")},
     **{f"fim_{name}": f"fim_{name}_token_id" for name in ("pre", "suf", "mid", "pad", "rep", "sep")},
     "unk": "unknown_token_id",
@@ -218,7 +218,7 @@ _SPECIAL_KEYS = {
 def _special_ids(metadata: Mapping[str, Any], defaults: Mapping[str, int], n_tokens: int) -> dict[str, int]:
     """The ids that the keys `*_token_id` name. As in llama.cpp, an id outside the vocabulary counts as not given."""
     specials = {name: token for name, token in defaults.items() if token < n_tokens}
-    for name, key in _SPECIAL_KEYS.items():
+    for name, key in SPECIAL_KEYS.items():
         value = metadata.get(PREFIX + key)
         if value is None:
             continue

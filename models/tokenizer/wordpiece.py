@@ -30,6 +30,7 @@ class WordPiece:
         if unk is None:
             raise TokenizerError("tokenizer.ggml.unknown_token_id names no token: a bert vocabulary needs one")
         self.unk = unk
+        self.lowercase, self.strip_accents = lowercase, strip_accents
         self.ids = vocabulary.ids
         self.max_length = max(map(len, vocabulary.tokens))
         self._normal = _Normaliser(lowercase=lowercase, strip_accents=strip_accents)
