@@ -54,12 +54,12 @@ def _points(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Points of codes [group, n], and of which groups all are on the grid."""
     table, n = neighbours("IQ1_S"), x.shape[1]
-    values = np.concatenate([moved[table.grid.codes.T] for moved in BOTH], axis=1)
+    values = np.concatenate([moved[table.grid.codes] for moved in BOTH])
     number = table.numbers(codes.reshape(-1, 8, n))
     points = table.point[number].astype(np.int32)
     k, column = np.nonzero(points < 0)
     on = np.logical_and.reduce(points >= 0, axis=0)
-    xs, ws = (a.reshape(-1, 8, n)[k, :, column].T for a in (x, weights))
+    xs, ws = (a.reshape(-1, 8, n)[k, :, column] for a in (x, weights))
     kinds = down[k, column] * len(table.grid.numbers)
     points[k, column] = choose(table, number[k, column], xs, ws, scale[column], values, kinds)
     return points, on
