@@ -27,8 +27,8 @@ from gml.kernel_ir import Builder, Node
 from gml.kernel_ir.math import expand_math
 from gml.kernel_ir.rewrite import rebuild
 from gml.ops import cast, cpy, get_rows, mul_mat, set_rows
+from gml.ops.activations import quantize_rows
 from gml.ops.base import OpDef, Sample, SampleBuilder
-from gml.ops.quantized import quantize_rows
 from gml.quants import QuantType
 from gml.tensor import Tensor
 

@@ -160,7 +160,11 @@ class Emitter(Writer):
         self.lines.append(f"  call void @llvm.prefetch.p0(ptr {address}, i32 0, i32 3, i32 1)")
 
     def _emit_offset(self, node: Node) -> None:
-        self.names[node] = self._address(node.args[0], self.value(node.args[1]))
+        address = self._address(node.args[0], self.value(node.args[1]))
+        if node.attrs.get("apart"):
+            # nothing in it: LLVM only does not know any more where the pointer comes from
+            address = self.new(f'call ptr asm "", "=r,0"(ptr {address})')
+        self.names[node] = address
 
     def _emit_scratch(self, node: Node) -> None:
         self.names[node] = self.new(f"getelementptr i8, ptr %scratch, i64 {self.scratch_bytes}")

@@ -202,6 +202,10 @@ class CpuProgram(PlannedProgram):
 
         return fetch(entry_key(f"{dims}\n{text}", self.target), compile_now)
 
+    def buffer(self, n_bytes: int, what: str) -> np.ndarray:
+        # in huge pages: the processor's prefetching ends where a page does
+        return hoisted.huge_bytes(n_bytes, what)
+
     def kernel_address(self, invocation: Invocation) -> int:
         """The machine code of an invocation, or a way into Python for callbacks."""
         if not invocation.region.callback:

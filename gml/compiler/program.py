@@ -39,9 +39,13 @@ class PlannedProgram(Program):
     def __init__(self, compiled: CompiledGraph) -> None:
         super().__init__(compiled.state.graph)
         self.compiled = compiled
-        self.activations = aligned_bytes(compiled.plan.peak_bytes, "the activation buffer")
+        self.activations = self.buffer(compiled.plan.peak_bytes, "the activation buffer")
         self.hoisted: dict[Tensor, np.ndarray] = {}
         self._ran = False
+
+    def buffer(self, n_bytes: int, what: str) -> np.ndarray:
+        """Memory for intermediate results. Raises `ArenaError` when it is out."""
+        return aligned_bytes(n_bytes, what)
 
     @property
     def n_buffer_bytes(self) -> int:

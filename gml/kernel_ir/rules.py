@@ -43,7 +43,10 @@ ATTRS: dict[str, frozenset[str]] = {
     "if": frozenset(("then", "other")), "result": frozenset(("index",)), "block_param": frozenset(("index",)),
     "call": frozenset(("fn",)), "table": frozenset(("data",)),
 }  # fmt: skip
-_OPTIONAL = {"load": frozenset(("constant",)), "for": frozenset(("results",)), "if": frozenset(("results",))}
+_OPTIONAL = {
+    "load": frozenset(("constant",)), "offset": frozenset(("apart",)), "for": frozenset(("results",)),
+    "if": frozenset(("results",)),
+}  # fmt: skip
 _NONE: frozenset[str] = frozenset()
 _SCALARS = {("i", 8), ("i", 16), ("i", 32), ("i", 64), ("u", 8), ("u", 16), ("u", 32), ("u", 64)} | {
     ("f", 16), ("f", 32), ("f", 64), ("b", 1), ("p", 64), ("void", 0),
@@ -158,6 +161,8 @@ def _address_rule(node: Node) -> str | None:
 
 
 def _offset_rule(node: Node) -> str | None:
+    if node.attrs.get("apart", True) is not True:
+        return f"apart must be True or left out, found {node.attrs['apart']!r}"
     return _address_rule(node) or _expect("the result", node.type, PTR)
 
 

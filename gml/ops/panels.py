@@ -27,7 +27,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from gml.kernel_ir import I8, U8, U16, U32, Builder, Node
-from gml.quants import QuantType
+from gml.ops.lower import KernelContext, Place
+from gml.quants import QuantType, by_name
 from gml.quants.codes import CodeTraits, code_values, half_value, scale_value, small_value, small_values
 
 #: rows of a panel: one lane each
@@ -100,6 +101,27 @@ class PanelLayout:
         return k // self.traits.block_size * self.block_bytes
 
 
+@dataclass(frozen=True)
+class PackAttrs:
+    """type: name of the block format; k, n: columns and rows of each matrix."""
+
+    type: str
+    k: int
+    n: int
+
+    @property
+    def dtype(self) -> QuantType:
+        found = by_name(self.type)
+        assert isinstance(found, QuantType)
+        return found
+
+    @property
+    def layout(self) -> PanelLayout:
+        traits = self.dtype.traits
+        assert traits is not None
+        return PanelLayout(traits)
+
+
 # -- packing -----------------------------------------------------------------------------------------------------------
 
 
@@ -140,6 +162,20 @@ def pack_block(b: Builder, dtype: QuantType, row: Callable[[Node], Node], codes:
 
     b.loop(0, ROWS, one_row, unroll=small)
     b.loop(0, layout.chunks_per_block, one_chunk)
+
+
+def pack_panel(k: KernelContext, attrs: PackAttrs, w: Place, p: Node, outer: tuple, target: Node) -> None:
+    """Panel p of a matrix to `target`. Rows past the end repeat the last one; their results are never stored."""
+    b, layout, dtype = k.b, attrs.layout, attrs.dtype
+    codes = b.scratch(ROWS * dtype.block_size)
+
+    def block(i: Node) -> None:
+        def row(r: Node) -> Node:
+            return b.offset(w.row((b.min(p * ROWS + r, attrs.n - 1), *outer)), i * dtype.type_size)
+
+        pack_block(b, dtype, row, codes, b.offset(target, i * layout.block_bytes))
+
+    b.loop(0, attrs.k // dtype.block_size, block)
 
 
 def _columns(b: Builder, groups: Sequence[Node]) -> Node:

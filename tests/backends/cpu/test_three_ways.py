@@ -7,9 +7,10 @@ import pytest
 
 import gml
 from gml.backends.cpu import CpuBackend
+from gml.ops.activations import quantize_q8, quantize_rows
 from gml.ops.base import Sample, SampleBuilder, registry
 from gml.ops.panels import decode_panels
-from gml.ops.quantized import mul_mat_q8, mul_mat_q8_file, pack_panels, quantize_q8, quantize_rows
+from gml.ops.quantized import mul_mat_q8, mul_mat_q8_file, pack_panels
 from gml.testing import assert_close, check_products, check_rows, check_sample, check_writes, random_blocks
 
 #: every sample with vectors; without them two samples of each elementwise op and every second one of the others
