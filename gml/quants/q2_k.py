@@ -23,7 +23,7 @@ from gml.quants.codes import Codes, CodeTraits
 from gml.quants.fields import Fields, halves_of
 from gml.quants.importance import Weights
 from gml.quants.q4_k import small_scales
-from gml.quants.refine import refine_positive
+from gml.quants.refine import refine_scales_and_mins
 from gml.quants.search import WEIGHTED_STEPS, blocks_of, codes_for, columns, fit_scale_and_min, sequential_sum
 
 
@@ -56,10 +56,7 @@ class Q2_K(QuantType):
         else:
             w = columns(weights.of_blocks(values, 1.0), 16)
             scale, low, codes = fit_scale_and_min(x, w, 3, WEIGHTED_STEPS)
-            totals = columns(sequential_sum(w), 16)
-            d, scales = refine_positive(columns(scale, 16), 15, totals)
-            dmin, mins = refine_positive(columns(low, 16), 15, totals)
-            scales, mins = scales.T, mins.T
+            d, scales, dmin, mins = refine_scales_and_mins(scale, low, 16, 15, sequential_sum(w))
         out["d"], out["dmin"] = d, dmin
         out["scales"] = scales | (mins << np.uint8(4))
         d = (halves(out["d"]) * (out["scales"] & np.uint8(15))).reshape(-1)

@@ -28,7 +28,7 @@ from gml.quants.bits import halves, pack_planes, planes
 from gml.quants.codes import Codes, CodeTraits
 from gml.quants.fields import Fields
 from gml.quants.importance import Weights
-from gml.quants.refine import refine_positive
+from gml.quants.refine import refine_scales_and_mins
 from gml.quants.rounding import nearest_int
 from gml.quants.search import WEIGHTED_STEPS, blocks_of, codes_for, columns, fit_scale_and_min, sequential_sum
 
@@ -68,10 +68,7 @@ def encode_groups(
     else:
         w = columns(weights.of_blocks(values), 32)
         scale, low, codes = fit_scale_and_min(x, w, n_max, WEIGHTED_STEPS)
-        totals = columns(sequential_sum(w), 8)
-        d, scales = refine_positive(columns(scale, 8), 63, totals)
-        dmin, mins = refine_positive(columns(low, 8), 63, totals)
-        scales, mins = scales.T, mins.T
+        d, scales, dmin, mins = refine_scales_and_mins(scale, low, 8, 63, sequential_sum(w))
         if n_max == 31:
             # a negative scale has wrapped to a byte beyond 63; ggml bounds it in Q5_K alone
             scales, mins = np.minimum(scales, np.uint8(63)), np.minimum(mins, np.uint8(63))

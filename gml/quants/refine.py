@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from gml.quants.rounding import clipped_int, first_largest, nearest_int
-from gml.quants.search import TINY, finite_or_inf, sequential_sum
+from gml.quants.search import TINY, columns, finite_or_inf, sequential_sum
 
 #: rounds through all elements at most
 ROUNDS = 5
@@ -80,6 +80,19 @@ def refine_positive(x: np.ndarray, n_max: int, weights: np.ndarray) -> tuple[np.
     scale = np.where(l2 > 0, xl / l2, np.where(np.isnan(l2), l2, np.float32(0)))
     scale = np.where(np.isfinite(x).all(axis=0), finite_or_inf(scale), np.float32(np.inf))
     return np.where(zero, np.float32(0), scale), codes.astype(np.uint8)
+
+
+def refine_scales_and_mins(
+    scales: np.ndarray, mins: np.ndarray, groups: int, n_max: int, weights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Scales and minima [n * groups] as d [n] times bytes [n, groups] and dmin [n] times bytes [n, groups].
+
+    Weights are those of the groups, [n * groups]. Both at once, because blocks are few and rounds are many.
+    """
+    x = np.concatenate([columns(scales, groups), columns(mins, groups)], axis=1)
+    d, codes = refine_positive(x, n_max, np.tile(columns(weights, groups), 2))
+    n = len(d) // 2
+    return d[:n], codes[:, :n].T, d[n:], codes[:, n:].T
 
 
 def _error(x: np.ndarray, scale: np.ndarray, codes: np.ndarray, weights: np.ndarray) -> np.ndarray:
