@@ -47,6 +47,26 @@ def test_lines_for_people(gml, tiny):
     ]
 
 
+def test_counts_and_comparison(gml, tiny):
+    done = gml("tokenize", "--counts", "--json", tiny, "hé")
+    row = {"bytes": 3, "characters": 2, "tokens": 3, "bytes_per_token": 1.0}
+    assert json.loads(done.out) == {str(tiny): row}
+    lines = gml("tokenize", "--compare", tiny, tiny, "abab").out.splitlines()
+    assert lines[0].split() == ["bytes", "characters", "tokens", "bytes/token"]
+    assert [line.split()[1:] for line in lines[1:]] == [["4", "4", "2", "2.000"]]
+
+
+def test_other_tokenizers(gml, tmp_path):
+    settings = {"model": {"type": "WordLevel", "vocab": {"a": 0, "b": 1}, "unk_token": "b"}}
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps({**settings, "pre_tokenizer": {"type": "WhitespaceSplit"}}))
+    assert gml("tokenize", "--ids", str(path), "a x a").out == "0 1 0\n"
+    assert gml("tokenize", "--ids", str(tmp_path), "b").out == "1\n"
+    path.write_text(json.dumps({"model": {"type": "Nonesuch"}}))
+    done = gml("tokenize", str(path), "a")
+    assert done.status == 1 and "'Nonesuch' is not known" in done.error
+
+
 def test_an_unknown_pre_tokenizer_is_refused(gml, tiny):
     done = gml("tokenize", tiny, "a", "--pre", "nonesuch")
     assert done.status == 1
