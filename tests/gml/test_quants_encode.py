@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 import os
+import tracemalloc
 from types import ModuleType
 
 import numpy as np
@@ -195,3 +196,19 @@ def test_denormal_values_are_harmless(dtype: QuantType) -> None:
     values = np.full(dtype.block_size, 1e-40, np.float32)
     values[1::2] *= -1
     assert not np.any(dtype.decode(encode(dtype, values)))
+
+
+@pytest.mark.parametrize("name", ["Q8_0", "Q4_K", "IQ4_XS", "IQ3_S"])
+def test_memory_beside_the_blocks_is_bounded(name: str) -> None:
+    """Pieces are of one size, however much there is to encode; the grids' need the most."""
+    dtype = by_name(name)
+    values = np.random.default_rng(8).standard_normal(1 << 18).astype(np.float32)
+    weights = np.ones_like(values)
+    dtype.encode(values[:256], weights[:256])
+    tracemalloc.start()
+    try:
+        blocks = dtype.encode(values, weights)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < blocks.nbytes + (12 if name == "IQ3_S" else 3) * (1 << 20)
