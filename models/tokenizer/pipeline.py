@@ -25,6 +25,9 @@ from gml.models.tokenizer.pipeline_pretokenizers import pretokenizer
 from gml.models.tokenizer.pipeline_processors import Padding, Truncation, template
 from gml.models.tokenizer.tokenizer import as_str
 
+# How many ids without certain text are held back: no character has more bytes, but runs of invalid ones may be long.
+MAX_WAITING = 64
+
 
 class Pipeline:
     """A tokenizer.json at work.
@@ -45,6 +48,7 @@ class Pipeline:
         self.truncation = Truncation.from_json(settings.get("truncation"))
         self.padding = Padding.from_json(settings.get("padding"))
         self._spellings = {token: spelling for spelling, token in self.model.ids.items()} | self.added.spellings
+        self._byte_level = _uses(self.settings, "ByteLevel")
         self._memo = WordMemo(self.model.encode_word)
 
     @classmethod
@@ -165,7 +169,7 @@ class Pipeline:
         byte = byte_of(spelling)
         if byte is not None:
             return bytes([byte])
-        if _uses(self.settings, "ByteLevel"):
+        if self._byte_level:
             return token_bytes(spelling)
         return spelling.replace("\u2581", " ").encode("utf-8", "surrogatepass")
 
@@ -185,30 +189,39 @@ def _uses(settings: Mapping[str, Any], kind: str) -> bool:
 class PipelineStream:
     """Text from ids that come one by one: in all the same as `Pipeline.decode` of all of them.
 
-    What a decoder makes of a token may depend on those around it, so a window of ids is decoded anew with each: text
-    comes out when it ends in a whole character and the ids before it give the same text as before.
+    What a decoder makes of a token may depend on its neighbours and on whether it is the first. So the ids whose text
+    was given last are decoded together with those that came since, and what is new is the difference. Text that ends in
+    U+FFFD may be the beginning of a character and is held back; so is a run of byte tokens, all of which become U+FFFD
+    if one of them does.
     """
 
     def __init__(self, pipeline: Pipeline, *, skip_special: bool = False):
         self._pipeline = pipeline
         self._skip = skip_special
-        self._ids: list[int] = []
-        self._given = ""
+        self._given: list[int] = []
+        self._waiting: list[int] = []
+        self._falls_back = _uses(pipeline.settings, "ByteFallback")
+
+    def _new(self) -> str:
+        before = self._pipeline.decode(self._given)
+        return self._pipeline.decode(self._given + self._waiting)[len(before) :]
 
     def push(self, token: int) -> str:
         """The text that becomes certain with one more id; may be empty."""
-        self._ids.append(token)
-        text = self._pipeline.decode(self._ids, skip_special=self._skip)
-        certain = text.rstrip("\ufffd")
-        if not certain.startswith(self._given) or len(certain) <= len(self._given):
+        spelling = self._pipeline.spelling(token)
+        if spelling is None or (self._skip and self._pipeline.is_special(token)):
             return ""
-        new = certain[len(self._given) :]
-        self._given = certain
-        return new
+        self._waiting.append(token)
+        if self._falls_back and byte_of(spelling) is not None and len(self._waiting) <= MAX_WAITING:
+            return ""
+        text = self._new()
+        if not text or (text.endswith("\ufffd") and len(self._waiting) <= MAX_WAITING):
+            return ""
+        self._given, self._waiting = self._waiting, []
+        return text
 
     def flush(self) -> str:
-        """What was held back."""
-        text = self._pipeline.decode(self._ids, skip_special=self._skip)
-        new = text[len(self._given) :] if text.startswith(self._given) else ""
-        self._ids, self._given = [], ""
-        return new
+        """What was held back; the stream is then at its start."""
+        text = self._new() if self._waiting else ""
+        self._given, self._waiting = [], []
+        return text

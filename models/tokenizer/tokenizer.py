@@ -16,6 +16,7 @@ import numpy as np
 from gml.errors import TokenizerError, UnsupportedError
 from gml.models.tokenizer.from_gguf import MODELS
 from gml.models.tokenizer.memo import PieceMemo
+from gml.models.tokenizer.offsets import locate
 from gml.models.tokenizer.special import SpecialMatcher
 from gml.models.tokenizer.stream import StreamDecoder
 from gml.models.tokenizer.text import clean_up
@@ -161,6 +162,32 @@ class Tokenizer:
         if add_special and self.add_eos:
             parts.append(np.int32(specials[self.end]).tobytes())
         return np.frombuffer(bytearray(b"".join(parts)), dtype=np.int32)
+
+    def encode_batch(
+        self, texts: Iterable[str | bytes], *, add_special: bool = False, parse_special: bool = False
+    ) -> list[np.ndarray]:
+        """Ids of each text; options as in `encode`."""
+        return [self.encode(text, add_special=add_special, parse_special=parse_special) for text in texts]
+
+    def encode_with_offsets(
+        self, text: str | bytes, *, add_special: bool = False, parse_special: bool = False, unit: str = "bytes"
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Ids of a text, and for each where it stands: int32 of shape [n, 2], start and end.
+
+        unit: "bytes" of the text's UTF-8 or "characters"; a token that is part of a character has the whole
+        character's span. Tokens that the text does not spell have no width. Raises UnsupportedError for models that
+        change text before they spell it (bert, t5), TokenizerError for bytes that are not UTF-8 in byte-level BPE.
+        """
+        readable = as_str(text)
+        ids, spans = locate(self, readable, self._matchers[parse_special].partition(readable), unit)
+        if add_special and self.add_bos:
+            ids.insert(0, self.vocabulary.specials["bos"])
+            spans.insert(0, [0, 0])
+        if add_special and self.add_eos:
+            end = spans[-1][1] if spans else 0
+            ids.append(self.vocabulary.specials[self.end])
+            spans.append([end, end])
+        return np.array(ids, np.int32), np.array(spans, np.int32).reshape(-1, 2)
 
     def _make_piece(self, token: int) -> bytes:
         if isinstance(token, bool) or not isinstance(token, (int, np.integer)):

@@ -243,10 +243,12 @@ def test_batches(name):
 
 @pytest.mark.parametrize("name", list(FILES))
 @EXAMPLES
-@given(text=TEXTS)
-def test_a_stream_is_one_shot(name, text):
+@given(text=TEXTS, data=st.data())
+def test_a_stream_is_one_shot(name, text, data):
+    """Any ids, not only those that encoding gives."""
     _, ours = both(name)
-    ids = ours.encode(text, parse_special=True).tolist()
+    ids = data.draw(st.lists(st.integers(0, ours.n_vocab), max_size=12))
+    ids += ours.encode(text, parse_special=True).tolist()
     for skip_special in (False, True):
         stream = ours.stream(skip_special=skip_special)
         pieces = [stream.push(token) for token in ids]
