@@ -128,8 +128,9 @@ class Pipeline:
         """Ids of a text, or of two, an int32 array; truncated and padded as the file says.
 
         add_special: write the post-processor's special tokens. parse_special: text that spells a special token is that
-        token; otherwise it is text (added tokens that are not special always count). tokenizers' own `encode` is
-        add_special and parse_special. Raises TokenizerError for lone surrogates and for bytes that are not UTF-8.
+        token; otherwise it is text (added tokens that are not special always count). The `encode` of tokenizers is
+        add_special and parse_special. Bytes need not be valid UTF-8: where the model has tokens for bytes they are
+        kept. Raises TokenizerError for a str with lone surrogates.
         """
         return np.array(self.encode_batch([text], pairs=[pair], **_flags(add_special, parse_special))[0], np.int32)
 

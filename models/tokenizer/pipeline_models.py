@@ -63,7 +63,7 @@ def _byte_ids(ids: dict[str, int]) -> list[int | None]:
 
 def _spell(character: str, byte_ids: Sequence[int | None]) -> list[int] | None:
     """The byte tokens of some text, or None where one is missing."""
-    tokens = [byte_ids[byte] for byte in character.encode("utf-8", "surrogatepass")]
+    tokens = [byte_ids[byte] for byte in character.encode("utf-8", "surrogateescape")]
     return None if None in tokens else tokens  # pyright: ignore[reportReturnType]
 
 

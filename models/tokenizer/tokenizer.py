@@ -8,6 +8,7 @@ gives the text between them to the model. Ids are those of llama.cpp. Next modul
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
@@ -21,6 +22,8 @@ from gml.models.tokenizer.special import SpecialMatcher
 from gml.models.tokenizer.stream import StreamDecoder
 from gml.models.tokenizer.text import clean_up
 from gml.models.tokenizer.vocabulary import PREFIX, TokenType, Vocabulary
+
+_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 class Model(Protocol):
@@ -138,15 +141,17 @@ class Tokenizer:
         """Whether an id is a control, unknown or user-defined token."""
         return token in self._special
 
-    def encode(self, text: str | bytes, *, add_special: bool = False, parse_special: bool = False) -> np.ndarray:
+    def encode(
+        self, text: str | bytes, *, add_special: bool = False, parse_special: bool = False, errors: str = "strict"
+    ) -> np.ndarray:
         """Ids of a text, an int32 array.
 
         add_special: begin with BOS and end with EOS as far as add_bos and add_eos say. parse_special: text that spells
         a control token is that token; otherwise it is text (user-defined tokens always count). Bytes need not be
-        valid UTF-8: byte-level BPE reads a bad byte as U+FFFD, SentencePiece keeps it as a byte token. Raises
-        TokenizerError for a str with lone surrogates.
+        valid UTF-8: byte-level BPE reads a bad byte as U+FFFD, SentencePiece keeps it as a byte token. errors: a str
+        with lone surrogates is refused with a TokenizerError ("strict"), or they become U+FFFD ("replace").
         """
-        fragments = self._matchers[parse_special].partition(as_str(text))
+        fragments = self._matchers[parse_special].partition(as_str(text, errors))
         parts: list[bytes] = []
         starts = True
         for fragment in fragments:
@@ -241,16 +246,22 @@ class Tokenizer:
         return StreamDecoder(self, skip_special=skip_special, continuation=continuation)
 
 
-def as_str(text: str | bytes) -> str:
-    """Text or bytes as str, with surrogate escapes for bytes that are not UTF-8."""
+def as_str(text: str | bytes, errors: str = "strict") -> str:
+    """Text or bytes as str, with surrogate escapes for bytes that are not UTF-8.
+
+    errors: what to do with lone surrogates of a str: "strict" refuses them, "replace" makes them U+FFFD.
+    """
     if isinstance(text, str):
+        if text.isascii():
+            return text
         try:
-            if not text.isascii():
-                text.encode("utf-8")
+            text.encode("utf-8")
         except UnicodeEncodeError as error:
+            if errors == "replace":
+                return _SURROGATES.sub("\ufffd", text)
             raise TokenizerError(
                 f"the text has the lone surrogate U+{ord(text[error.start]):04X} at character {error.start}; "
-                "give bytes, or replace it"
+                "give bytes, or errors='replace'"
             ) from None
         return text
     if isinstance(text, (bytes, bytearray, memoryview)):

@@ -255,6 +255,15 @@ def test_a_stream_is_one_shot(name, text, data):
         assert "".join(pieces) + stream.flush() == ours.decode(ids, skip_special=skip_special)
 
 
+def test_bytes_that_are_not_utf8():
+    for name in ("byte-level", "llama-2"):
+        _, ours = both(name)
+        ids = ours.encode(b"the \xff\x80 quick").tolist()
+        assert b"".join(map(ours.piece, ids)).endswith(b"the \xff\x80 quick")
+    with pytest.raises(TokenizerError, match=r"U\+D800 at character 1"):
+        both("bert")[1].encode("a\ud800")
+
+
 P, N, D = pre_tokenizers, normalizers, decoders
 BEHAVIORS = ("removed", "isolated", "merged_with_previous", "merged_with_next", "contiguous")
 PRETOKENIZERS = [

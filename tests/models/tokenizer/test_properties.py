@@ -257,3 +257,5 @@ def test_spm_cuts_only_where_no_token_can_span(text, pieces):
 def test_lone_surrogates_are_refused(load):
     with pytest.raises(TokenizerError, match=r"U\+D800 at character 1"):
         load("gpt-2").encode("a\ud800")
+    replaced = load("gpt-2").encode("a\ud800b", errors="replace")
+    assert replaced.tolist() == load("gpt-2").encode("a\ufffdb").tolist()
