@@ -49,6 +49,7 @@ class Pipeline:
         self.padding = Padding.from_json(settings.get("padding"))
         self._spellings = {token: spelling for spelling, token in self.model.ids.items()} | self.added.spellings
         self._byte_level = _uses(self.settings, "ByteLevel")
+        self._falls_back = _uses(self.settings, "ByteFallback")
         self._memo = WordMemo(self.model.encode_word)
 
     @classmethod
@@ -165,11 +166,11 @@ class Pipeline:
         spelling = self._spellings.get(token)
         if spelling is None:
             raise TokenizerError(f"token id {token} is outside the vocabulary of {self.n_vocab} tokens")
-        if token in self.added.spellings:
-            return spelling.encode("utf-8", "surrogatepass")
-        byte = byte_of(spelling)
+        byte = byte_of(spelling) if self._falls_back else None
         if byte is not None:
             return bytes([byte])
+        if token in self.added.spellings:
+            return spelling.encode("utf-8", "surrogatepass")
         if self._byte_level:
             return token_bytes(spelling)
         return spelling.replace("\u2581", " ").encode("utf-8", "surrogatepass")
