@@ -133,17 +133,19 @@ def with_sources(node: Tensor, src: tuple[Tensor, ...], now: dict[Tensor, Tensor
     """The same node over other sources (the node itself when they are the same)."""
     if all(a is b for a, b in zip(src, node.src, strict=True)):
         return node
-    view_of, offset = None, node.offset
+    view_of, offset, nb = None, node.offset, node.nb
     if node.view_of is not None:
-        assert node.op is not None
-        at = 0 if node.op.writes is None else node.op.writes
-        # the offset counts from the root's storage: only the part that this view adds stays
-        view_of = src[at]
-        offset = view_of.offset + (node.offset - node.src[at].offset)
+        op = node.op
+        assert op is not None
+        view_of = src[0 if op.writes is None else op.writes]
+        # the new source lies elsewhere, and its strides may differ where sizes are 1
+        found = op.infer(node.attrs, *src)
+        offset = view_of.offset + found.offset
+        nb = found.nb
     made = Tensor(
         node.type,
         node.ne,
-        nb=node.nb,
+        nb=nb,
         op=node.op,
         attrs=node.attrs,
         src=src,

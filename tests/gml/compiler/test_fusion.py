@@ -1,76 +1,13 @@
-"""Fusion keeps every bit, finds the regions it should, and the memory plan is close to its bound."""
+"""Fusion finds the regions it should, and the memory plan is close to its bound."""
 
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import gml
 from gml.backends.cpu import CpuBackend
 from gml.compiler.pipeline import compile_graph
 from gml.compiler.state import Options
-
-UNARY = (gml.relu, gml.silu, gml.sqr, gml.neg, gml.tanh, gml.sigmoid, lambda x: x * 0.5, lambda x: gml.abs(x) + 1.0)
-ROWS = (
-    lambda x: gml.rms_norm(x, eps=1e-5),
-    lambda x: gml.norm(x, eps=1e-5),
-    gml.soft_max,
-    lambda x: x + gml.sum_rows(x),
-    gml.cumsum,
-)
-BINARY = (gml.add, gml.sub, gml.mul, gml.swiglu_split)
-
-
-@st.composite
-def programs(draw: st.DrawFn) -> tuple[int, int, list[tuple[str, int, int, int]]]:
-    """Sizes of the input, and steps: a kind, which op of it, and which earlier values it takes."""
-    steps = draw(
-        st.lists(
-            st.tuples(st.sampled_from(("unary", "rows", "binary", "mul_mat")), *[st.integers(0, 40)] * 3),
-            min_size=2,
-            max_size=10,
-        )
-    )
-    return draw(st.sampled_from((1, 7, 16, 33, 64))), draw(st.integers(1, 5)), steps
-
-
-def build(n: int, m: int, steps: list[tuple[str, int, int, int]]) -> tuple[gml.Graph, np.ndarray]:
-    """The graph of a random program, with some values kept, and an input."""
-    random = np.random.default_rng(n * 31 + m)
-    context = gml.Context()
-    tokens = gml.Dim("tokens", max=8)
-    values = [context.input("x", gml.F32, [n, tokens]), context.constant(random.normal(size=n).astype(np.float32))]
-    for kind, which, one, two in steps:
-        rows = [v for v in values if v.ne[1] == tokens]
-        a, b = rows[one % len(rows)], rows[two % len(rows)]
-        if kind == "unary":
-            made = UNARY[which % len(UNARY)](a)
-        elif kind == "rows":
-            made = ROWS[which % len(ROWS)](a)
-        elif kind == "binary":
-            made = BINARY[which % len(BINARY)](a, b)
-        else:
-            weights = context.constant(random.normal(size=(n, n)).astype(np.float32) / n)
-            made = gml.mul_mat(weights, a)
-        if which % 5 == 4:
-            made.keep()
-        values.append(made)
-    return gml.Graph(values[-1]), random.normal(size=(m, n)).astype(np.float32)
-
-
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
-@given(programs())
-def test_fused_and_unfused_graphs_give_the_same_bits(program) -> None:
-    results = []
-    for disabled in ((), ("fuse", "merge", "canonicalise", "hoist", "fold")):
-        graph, x = build(*program)
-        compiled = CpuBackend(2, disabled=disabled).compile(graph)
-        with np.errstate(all="ignore"):
-            compiled(x=x)
-        results.append([np.array(compiled.read(t)) for t in graph.kept])
-    for fused, unfused in zip(*results, strict=True):
-        np.testing.assert_array_equal(fused, unfused)
 
 
 def regions(tensor: gml.Tensor, **options: object) -> list[list[str]]:
@@ -185,3 +122,12 @@ def test_elementwise_constants_are_computed_once_by_the_setup() -> None:
     program = gml.compile(gml.Graph(y), CpuBackend(2))
     np.testing.assert_array_equal(program(x=np.zeros((2, 16))), np.ones((2, 16)))
     assert [len(phase) for phase in program.compiled.step] == [1]
+
+
+def test_views_follow_the_strides_of_what_a_dropped_copy_was_made_from() -> None:
+    """Where a size is 1 the copy's strides are not the source's, though both are contiguous."""
+    context = gml.Context()
+    x = context.input("x", gml.F32, [1, gml.Dim("n", max=8)])
+    y = gml.relu(gml.transpose(gml.cont(gml.transpose(gml.neg(x)))))
+    found = gml.compile(gml.Graph(y), CpuBackend(2))(x=np.arange(-3, 2).reshape(5, 1))
+    np.testing.assert_array_equal(found, [[3], [2], [1], [0], [0]])
