@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gml.errors import UnsupportedError
-from gml.models.tokenizer.splitting import DIGITS_BY_THREE, NUMBERS_BY_THREE, splitter
+from gml.models.tokenizer.splitting import DIGITS_BY_THREE, NUMBERS_BY_THREE, SPACES_BY_POWERS, splitter
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,6 @@ _TAIL = r" ?[^\s\p{L}\p{N}]+[\r\n]*" + _SPACES
 _LLAMA3 = _CONTRACTIONS + rf"|{_WORD}|\p{{N}}{{1,3}}|" + _TAIL
 _QWEN2 = _CONTRACTIONS + rf"|{_WORD}|\p{{N}}|" + _TAIL
 _QWEN35 = _CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*" + _SPACES
-_JAIS2_SPACES = "".join(rf"|\s{{{n}}}(?!\S)" for n in (512, 256, 128, 64, 32, 16, 8, 4))
-_JAIS2 = (
-    _CONTRACTIONS
-    + rf"|{_WORD}|\p{{N}}{{1,3}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|\s*[\r\n]+{_JAIS2_SPACES}|\s{{1,2}}(?!\S)|\s"
-)
 # Words that begin in capitals and go on in small letters, with a contraction at their end.
 _CASED = r"[^\r\n\p{L}\p{N}]?\p{Lu}*\p{Ll}+%s|[^\r\n\p{L}\p{N}]?\p{Lu}+\p{Ll}*%s|"
 _CASED_TAIL = r" ?[^\s\p{L}\p{N}]+[\r\n/]*" + _SPACES
@@ -161,7 +156,12 @@ TABLE = (
         expressions=(r"\p{N}{1,3}", _CONTRACTIONS + rf"|{_WORD}|\p{{N}}+|" + _TAIL),
         ignore_merges=True,
     ),
-    PreTokenizer(name="jais-2", names=("jais-2",), expressions=(_JAIS2,), fused=_JAIS2),
+    PreTokenizer(
+        # Llama 3's expression, with white space in pieces of 512, 256, ... characters.
+        name="jais-2",
+        names=("jais-2",),
+        expressions=(_LLAMA3, SPACES_BY_POWERS),
+    ),
     PreTokenizer(
         # tokenizer.json of Qwen2, whose NFC normalizer llama.cpp leaves out
         name="qwen2",

@@ -18,6 +18,9 @@ from gml.models.tokenizer.text import ASCII_MEMBERS, CLASS_CHARACTERS_OF, fold_c
 # expression with a look-ahead they would be quadratic. The first also cuts where a run begins and ends.
 NUMBERS_BY_THREE = "numbers by three"
 DIGITS_BY_THREE = "digits by three"
+# Pieces of white space without line ends, cut from the left into the largest powers of two up to 512.
+SPACES_BY_POWERS = "spaces by powers of two"
+POWERS = (512, 256, 128, 64, 32, 16, 8, 4, 2, 1)
 
 _ESCAPES = re.compile(r"\\p\{(\w+)\}|\\s|\\S|\\.|\[|\]|\$", re.DOTALL)
 _WHITE_SPACE = r"\t-\r "
@@ -108,6 +111,8 @@ def _divider(expression: str) -> Split:
     """Cuts a folded piece into what an expression matches and what lies between; parts may be empty."""
     if expression == NUMBERS_BY_THREE:
         return _by_three(translate(r"\p{N}+"), isolate=True)
+    if expression == SPACES_BY_POWERS:
+        return _by_powers
     if expression == DIGITS_BY_THREE:
         return _by_three("[0-9]+", isolate=False)
     # With the one capturing group, re.split gives what matched and what lies between in turn.
@@ -127,3 +132,14 @@ def _by_three(run: str, *, isolate: bool) -> Split:
         return [piece[start:end] for start, end in pairwise(cuts)]
 
     return divide
+
+
+def _by_powers(piece: str) -> list[str]:
+    if piece.strip(" \t\v\f"):
+        return [piece]
+    parts, at = [], 0
+    for length in POWERS:
+        while len(piece) - at >= length:
+            parts.append(piece[at : at + length])
+            at += length
+    return parts

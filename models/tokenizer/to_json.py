@@ -16,7 +16,7 @@ from typing import Any
 from gml.errors import UnsupportedError
 from gml.models.tokenizer.bpe import ByteLevelBpe
 from gml.models.tokenizer.character_bpe import CharacterBpe
-from gml.models.tokenizer.splitting import DIGITS_BY_THREE, NUMBERS_BY_THREE
+from gml.models.tokenizer.splitting import DIGITS_BY_THREE, NUMBERS_BY_THREE, POWERS, SPACES_BY_POWERS
 from gml.models.tokenizer.spm import SPACE, SentencePieceBpe
 from gml.models.tokenizer.text import HAN
 from gml.models.tokenizer.tokenizer import Tokenizer
@@ -40,6 +40,10 @@ def oniguruma(expression: str) -> str:
     """An expression of the table of pre-tokenizers for a tokenizer.json."""
     if expression == NUMBERS_BY_THREE:
         return r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))"
+    if expression == SPACES_BY_POWERS:
+        # Only in pieces of nothing else, which begin where the piece does; longer runs in steps of 512.
+        rest = "|".join(rf"[^\S\r\n]{{{length}}}" for length in POWERS)
+        return rf"(?:{rest})(?=[^\S\r\n]*\z)"
     if expression == DIGITS_BY_THREE:
         return r"(?=(?:[0-9]{3})+(?![0-9]))"
     if not expression.isascii():

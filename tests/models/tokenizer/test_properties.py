@@ -200,6 +200,14 @@ def test_words_make_up_the_text(row, text):
     assert "".join(row.split(text)) == text
 
 
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
+@pytest.mark.parametrize("unit", ["a", " ", "\n", "^", "1", "中", "aB", " \t", "'", "1a", "( "])
+def test_long_runs_are_cut_in_linear_time(row, unit):
+    """A quadratic step over 100,000 characters would take minutes."""
+    text = unit * (100_000 // len(unit))
+    assert "".join(row.split(text)) == text
+
+
 def test_every_name_has_one_row():
     assert len(PRETOKENIZERS) == sum(len(row.names) for row in TABLE)
     assert {"gpt-2", "llama-bpe", "qwen2", "smollm", "starcoder", "falcon", "deepseek-llm", "default"} <= set(
