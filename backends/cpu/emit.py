@@ -19,7 +19,7 @@ from gml.backends.cpu.dot import group_dots, lookup
 from gml.backends.cpu.order import dots_together, only_for_dots, runs, users
 from gml.backends.cpu.target import Target
 from gml.backends.cpu.text import Writer, constant, llvm_type, suffix
-from gml.kernel_ir import BOOL, F16, U16, Block, Kernel, KernelError, Node, Type
+from gml.kernel_ir import BOOL, F16, F32, U16, Block, Kernel, KernelError, Node, Type
 
 SCRATCH_ALIGNMENT = 64
 INVARIANT = ", !invariant.load !0"
@@ -257,8 +257,26 @@ class Emitter(Writer):
         source, value = llvm_type(x.type), self.value(x)
         if self.target.rounds:  # elsewhere it is rounded already
             value = self.call(source, f"llvm.roundeven.{suffix(x.type)}", [(source, value)])
+        if x.type.lanes > 1 and x.type.bits == 32 and result.bits < 32:
+            return self._vector_to_short(source, value, result)
         name = f"llvm.fpto{'s' if result.kind == 'i' else 'u'}i.sat.{suffix(result)}.{suffix(x.type)}"
         return self.call(llvm_type(result), name, [(source, value)])
+
+    def _vector_to_short(self, source: str, value: str, result: Type) -> str:
+        """Rounded f32 lanes to 8 or 16 bits by way of 32: LLVM does the saturating conversion lane by lane."""
+        low, high = (
+            (-(1 << result.bits - 1), (1 << result.bits - 1) - 1) if result.kind == "i" else (0, (1 << result.bits) - 1)
+        )
+        number = self.new(f"fcmp ord {source} {value}, zeroinitializer")
+        lanes = f"<{result.lanes} x i1>"
+        value = self.new(f"select {lanes} {number}, {source} {value}, {source} zeroinitializer")
+        for compare, bound in (("ogt", low), ("olt", high)):
+            limit = constant(F32.vec(result.lanes), float(bound))
+            inside = self.new(f"fcmp {compare} {source} {value}, {limit}")
+            value = self.new(f"select {lanes} {inside}, {source} {value}, {source} {limit}")
+        wide = f"<{result.lanes} x i32>"
+        whole = self.new(f"fptosi {source} {value} to {wide}")
+        return self.new(f"trunc {wide} {whole} to {llvm_type(result)}")
 
     def _emit_bitcast(self, node: Node) -> None:
         self.names[node] = self.new(f"bitcast {self.typed(node.args[0])} to {llvm_type(node.type)}")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gml.dtypes import I8 as TI8
-from gml.kernel_ir import F32, I8, I32, Node
+from gml.kernel_ir import F32, I8, I32, U8, Node
 from gml.ops.base import Inferred, OpDef, Sample, declare, rule
 from gml.ops.lower import KernelContext, Place, RowSink
 from gml.ops.panels import COLUMNS
@@ -97,7 +97,7 @@ def _lower_quantize(k: KernelContext, attrs: QuantizeAttrs, row: Any, out: Place
         d = amax * (1.0 / 127.0)
         inverse = b.select(b.cmp("gt", amax, 0.0), b.const(127.0) / amax, 0.0)
         codes = [b.cast(b.min(b.max(v * inverse, -127.0), 127.0), I8) for v in values]
-        sums = [b.reduce("add", b.cast(c, I32)) for c in codes]
+        sums = [b.reduce("add", b.group_dot([b.const(1, U8.vec(16))], [c], 1)) for c in codes]
         here = b.offset(target, g * GROUP.itemsize)
         b.store(here, AT["codes"], codes[0])
         b.store(here, AT["codes"] + 16, codes[1])
