@@ -115,11 +115,16 @@ def _take_over(phases: Sequence[Sequence[Region]], lifetimes: dict[Tensor, Lifet
 
 
 def _reusable(region: Region) -> list[Tensor]:
-    """Inputs that are whole results of the out's sizes and type, read by elementwise ops of the region alone."""
+    """Inputs that are whole results of the out's sizes and type, read by elementwise ops of the region alone.
+
+    None that the region also reads through a view: that is at other places, which may be overwritten by then.
+    """
     out = region.out
     found = []
     for source in region.inputs:
         if source.view_of is not None or source.is_leaf or source.type is not out.type or source.ne != out.ne:
+            continue
+        if any(other is not source and other.root is source for other in region.inputs):
             continue
         readers = [n for n in region.nodes if source in n.src]
         if all(n.op is not None and n.op.elementwise and n.ne == out.ne for n in readers):

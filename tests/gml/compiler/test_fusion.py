@@ -131,3 +131,13 @@ def test_views_follow_the_strides_of_what_a_dropped_copy_was_made_from() -> None
     y = gml.relu(gml.transpose(gml.cont(gml.transpose(gml.neg(x)))))
     found = gml.compile(gml.Graph(y), CpuBackend(2))(x=np.arange(-3, 2).reshape(5, 1))
     np.testing.assert_array_equal(found, [[3], [2], [1], [0], [0]])
+
+
+def test_a_result_does_not_take_the_bytes_of_what_its_region_also_reads_through_a_view() -> None:
+    """x + x^T in place would read what it has overwritten."""
+    x = leaf(9, 9)
+    r = gml.relu(x)
+    values = np.random.default_rng(0).normal(size=(9, 9)).astype(np.float32)
+    found = gml.compile(gml.Graph(r + gml.transpose(r)), CpuBackend(2))(x=values)
+    positive = np.maximum(values, 0)
+    np.testing.assert_array_equal(found, positive + positive.T)
