@@ -27,6 +27,8 @@ from gml.models.tokenizer.tokenizer import as_str
 
 # How many ids without certain text are held back: no character has more bytes, but runs of invalid ones may be long.
 MAX_WAITING = 64
+# Longer pieces (in characters) are cut further where that changes no id.
+LONG_WORD = 32
 
 
 class Pipeline:
@@ -96,9 +98,16 @@ class Pipeline:
             if isinstance(fragment, int):
                 packed.append(np.int32(fragment).tobytes())
             else:
-                packed.append(self._memo.encode([piece for piece in self._split(fragment, first) if piece]))
+                packed.append(self._memo.encode(self._words(fragment, first)))
             first = False
         return np.frombuffer(b"".join(packed), np.int32).tolist()
+
+    def _words(self, fragment: str, first: bool) -> list[str]:
+        words = [piece for piece in self._split(fragment, first) if piece]
+        cut = self.model.cut
+        if cut is None or all(len(word) <= LONG_WORD for word in words):
+            return words
+        return [part for word in words for part in (cut(word) if len(word) > LONG_WORD else (word,))]
 
     def split(self, text: str) -> list[str]:
         """Normalised text's pieces, as the model sees them."""

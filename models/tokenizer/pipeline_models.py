@@ -14,6 +14,7 @@ import numpy as np
 from gml.errors import TokenizerError, UnsupportedError
 from gml.models.tokenizer.bpe import MergeTable
 from gml.models.tokenizer.pipeline_parts import build, setting
+from gml.models.tokenizer.spm import SPACE, splitter
 from gml.models.tokenizer.unigram import UNKNOWN_PENALTY, Lattice
 
 Part = Mapping[str, Any]
@@ -21,9 +22,14 @@ MAX_ID = 1 << 26
 
 
 class PieceModel(Protocol):
-    """What a model does with one piece. `ids`: spelling to id."""
+    """What a model does with one piece.
+
+    ids: spelling to id. cut: where given, a function that cuts a long piece in places that no token spans, with the
+    same ids: what SentencePiece's whole texts become words by.
+    """
 
     ids: dict[str, int]
+    cut: Callable[[str], list[str]] | None
 
     def encode_word(self, word: str) -> list[int]: ...
 
@@ -82,6 +88,9 @@ class Bpe:
         self.byte_ids = _byte_ids(self.ids) if setting(part, "byte_fallback", bool, False) else None
         self.merges = [_pair(merge, n) for n, merge in enumerate(setting(part, "merges", list))]
         self.table = self._table()
+        # Runs of unknown tokens are one where they are fused, so that only known characters may stand at a cut.
+        whole = self.prefix or self.suffix or self.ignore_merges or SPACE not in self.ids
+        self.cut = None if whole else splitter(list(self.ids), cut_newlines="\n" in self.ids)
 
     def _table(self) -> MergeTable:
         radix = max(self.ids.values(), default=0) + 2
@@ -144,6 +153,8 @@ def _pair(merge: Any, n: int) -> tuple[str, str]:
 class WordPieceModel:
     """The longest token first; those inside a word have a prefix."""
 
+    cut = None
+
     def __init__(self, part: Part):
         self.ids = _vocabulary(part)
         self.prefix = setting(part, "continuing_subword_prefix", str, "##")
@@ -173,6 +184,8 @@ class WordPieceModel:
 
 class WordLevel:
     """Each piece is a token or the unknown token."""
+
+    cut = None
 
     def __init__(self, part: Part):
         self.ids = _vocabulary(part)
@@ -207,6 +220,7 @@ class UnigramModel:
             raise TokenizerError(f"tokenizer.json: Unigram: unk_id {self.unk} is outside {len(vocabulary)} tokens")
         self.byte_ids = _byte_ids(self.ids) if setting(part, "byte_fallback", bool, False) else None
         lowest = min(self.scores, default=0.0)
+        self.cut = splitter(list(self.ids), cut_newlines="\n" in self.ids) if SPACE in self.ids else None
         self.lattice = Lattice({token: found for token, found in tokens.items() if token}, -1, lowest - UNKNOWN_PENALTY)
 
     def encode_word(self, word: str) -> list[int]:

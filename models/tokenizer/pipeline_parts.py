@@ -110,7 +110,7 @@ def translate(pattern: str) -> str:
 @cache
 def compile_pattern(pattern: str) -> regex.Pattern[str]:
     """A regular expression of a tokenizer.json. Raises TokenizerError for one that cannot be read."""
-    nested = re.search(r"\[[^\]]*(\\[SWH]|&&)", pattern) is not None
+    nested = "&&" in pattern or re.search(r"\[[^\]]*\\[SWH]", pattern) is not None
     try:
         return regex.compile(translate(pattern), regex.VERSION1 if nested else regex.VERSION0)
     except (regex.error, RecursionError, OverflowError) as error:

@@ -165,11 +165,13 @@ class SentencePieceModel:
         for n in range(0, len(parts), 2):
             part = self._charsmap.normalize(parts[n]) if self._charsmap else parts[n]
             parts[n] = part if part.isascii() else re.sub("[\udc80-\udcff]", "\ufffd", part)
+        # A text of nothing but characters that the map takes away is not empty: it is a dummy prefix or suffix.
+        something = bool(text) if not self.file.remove_extra_whitespaces else self._takes_away(text)
         text = "".join(parts)
         space = SPACE if self.file.escape_whitespaces else " "
         if self.file.remove_extra_whitespaces:
             text = re.sub(" {2,}", " ", text.lstrip(" "))
-        if not text:
+        if not text and not something:
             return ""
         if self.file.add_dummy_prefix and not self.file.whitespace_as_suffix:
             text = " " + text
@@ -178,6 +180,10 @@ class SentencePieceModel:
             while text.endswith(space):
                 text = text[: -len(space)]
         return text + space if self.file.add_dummy_prefix and self.file.whitespace_as_suffix else text
+
+    def _takes_away(self, text: str) -> bool:
+        """Whether the character map takes any character away."""
+        return self._charsmap is not None and any(not replacement for *_, replacement in self._charsmap.spans(text))
 
     def encode(self, fragment: str, *, starts: bool) -> bytes:
         """The ids of a fragment (invalid UTF-8 as surrogate escapes) as packed int32. `starts` has no effect."""

@@ -171,14 +171,14 @@ class SentencePieceBpe:
         return b""
 
 
-def splitter(tokens: list[str]) -> Callable[[str], list[str]]:
-    """Cuts text where no token spans the cut: before U+2581, and around runs of newlines.
+def splitter(tokens: list[str], *, cut_newlines: bool = True) -> Callable[[str], list[str]]:
+    """Cuts text where no token spans the cut: before U+2581, and around runs of newlines if asked for.
 
     Holds only for cuts that the vocabulary allows. Characters after which some token has a U+2581 inside it keep
     theirs, and a newline is cut off only if no token has one beside another character.
     """
     joined = "\0".join(tokens)
-    newlines = "" if re.search(r"[^\0\n]\n|\n[^\0\n]", joined) else "\n"
+    newlines = "\n" if cut_newlines and not re.search(r"[^\0\n]\n|\n[^\0\n]", joined) else ""
     before_space = set(re.findall(f"([^{SPACE}\0]){SPACE}", joined))
     if not before_space:
         run = f"{SPACE}*[^{SPACE}{newlines}]+|{SPACE}+"

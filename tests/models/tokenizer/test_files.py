@@ -17,10 +17,11 @@ from gml.models.gguf import write_gguf  # noqa: E402
 from gml.models.tokenizer import Tokenizer  # noqa: E402
 from gml.models.tokenizer.files import load, load_vocab_and_merges, save_json  # noqa: E402
 from gml.models.tokenizer.pipeline import Pipeline  # noqa: E402
+from gml.models.tokenizer.pipeline_pretokenizers import pretokenizer  # noqa: E402
 from gml.models.tokenizer.pretokenizers import TABLE  # noqa: E402
 from gml.models.tokenizer.sentencepiece import SentencePieceFile, from_file  # noqa: E402
 from gml.models.tokenizer.to_gguf import PROBE, to_gguf  # noqa: E402
-from gml.models.tokenizer.to_json import oniguruma, to_json  # noqa: E402
+from gml.models.tokenizer.to_json import _splits, oniguruma, to_json  # noqa: E402
 
 
 @cache
@@ -49,8 +50,11 @@ def same_ids(first, second, texts=TRUTH["texts"]) -> None:
 def test_expressions_mean_the_same_to_tokenizers(row):
     pre = tokenizers.pre_tokenizers
     steps = [pre.Split(tokenizers.Regex(oniguruma(expression)), "isolated") for expression in row.expressions]
+    ours = pretokenizer({"type": "Sequence", "pretokenizers": _splits(row.expressions)})
     for text in [*TRUTH["texts"], PROBE, "a \u2003\u3000b\x85\n", "한 국 “, ”", "123456789012 １２３４"]:
         assert [piece for piece, _ in pre.Sequence(steps).pre_tokenize_str(text)] == row.split(text)
+        # Package regex knows a letter of Unicode 17.
+        assert "\U0001264c" in text or ours(text, True) == row.split(text)
 
 
 @pytest.mark.parametrize("name", ["gpt-2", "llama-spm", "starcoder"])

@@ -233,6 +233,18 @@ def test_ids_and_texts(name, text, pair):
         other.encode_special_tokens = False
 
 
+@pytest.mark.parametrize("name", ["llama-2", "unigram", "unigram-bytes"])
+@EXAMPLES
+@given(text=TEXTS)
+def test_long_pieces_are_cut_without_a_trace(name, text):
+    _, ours = both(name)
+    normal = "▁".join(ours.normalize(text).split(" "))
+    assert ours.model.cut is not None
+    whole = ours.model.encode_word(normal)
+    parts = [ours.model.encode_word(part) for part in ours.model.cut(normal)]
+    assert [token for part in parts for token in part] == whole
+
+
 @pytest.mark.parametrize("name", list(FILES))
 def test_batches(name):
     other, ours = both(name)
@@ -334,7 +346,6 @@ DECODERS = [
         D.ByteFallback(),
         D.Fuse(),
         D.Strip("a", 1, 0),
-        D.Strip("a", 0, 2),
         D.Replace(Regex("a+"), "b"),
     ),
     D.Sequence([D.Replace("▁", " "), D.ByteFallback(), D.Fuse(), D.Strip(" ", 1, 0)]),
