@@ -18,6 +18,7 @@ from gml.models.tokenizer.spm import SPACE, splitter
 from gml.models.tokenizer.unigram import UNKNOWN_PENALTY, Lattice
 
 Part = Mapping[str, Any]
+Cut = Callable[[str], list[str]]
 MAX_ID = 1 << 26
 
 
@@ -29,7 +30,7 @@ class PieceModel(Protocol):
     """
 
     ids: dict[str, int]
-    cut: Callable[[str], list[str]] | None
+    cut: Cut | None
 
     def encode_word(self, word: str) -> list[int]: ...
 
@@ -90,7 +91,7 @@ class Bpe:
         self.table = self._table()
         # Runs of unknown tokens are one where they are fused, so that only known characters may stand at a cut.
         whole = self.prefix or self.suffix or self.ignore_merges or SPACE not in self.ids
-        self.cut = None if whole else splitter(list(self.ids), cut_newlines="\n" in self.ids)
+        self.cut: Cut | None = None if whole else splitter(list(self.ids), cut_newlines="\n" in self.ids)
 
     def _table(self) -> MergeTable:
         radix = max(self.ids.values(), default=0) + 2
@@ -153,7 +154,7 @@ def _pair(merge: Any, n: int) -> tuple[str, str]:
 class WordPieceModel:
     """The longest token first; those inside a word have a prefix."""
 
-    cut = None
+    cut: Cut | None = None
 
     def __init__(self, part: Part):
         self.ids = _vocabulary(part)
@@ -185,7 +186,7 @@ class WordPieceModel:
 class WordLevel:
     """Each piece is a token or the unknown token."""
 
-    cut = None
+    cut: Cut | None = None
 
     def __init__(self, part: Part):
         self.ids = _vocabulary(part)
@@ -220,7 +221,8 @@ class UnigramModel:
             raise TokenizerError(f"tokenizer.json: Unigram: unk_id {self.unk} is outside {len(vocabulary)} tokens")
         self.byte_ids = _byte_ids(self.ids) if setting(part, "byte_fallback", bool, False) else None
         lowest = min(self.scores, default=0.0)
-        self.cut = splitter(list(self.ids), cut_newlines="\n" in self.ids) if SPACE in self.ids else None
+        cuttable = SPACE in self.ids
+        self.cut: Cut | None = splitter(list(self.ids), cut_newlines="\n" in self.ids) if cuttable else None
         self.lattice = Lattice({token: found for token, found in tokens.items() if token}, -1, lowest - UNKNOWN_PENALTY)
 
     def encode_word(self, word: str) -> list[int]:
