@@ -9,13 +9,13 @@ version 0.23. Next module: `pipeline_pretokenizers.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import regex
 
 from gml.errors import TokenizerError
 from gml.models.tokenizer.pipeline_parts import WHITE_SPACE, setting
+from gml.records import dataclass
 
 _WORD = r"[\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\u200c\u200d]"
 _ends_with_word = regex.compile(rf"(?r){_WORD}").match

@@ -46,7 +46,22 @@ def _sequence(part: Part, depth: int) -> Normalizer:
 
 
 def _form(form: Literal["NFC", "NFD", "NFKC", "NFKD"]) -> Callable[[Part], Normalizer]:
-    return lambda _: lambda text: text if text.isascii() else unicodedata.normalize(form, text)
+    return lambda _: lambda text: text if text.isascii() else normal_form(form, text)
+
+
+# Characters with a normal form that is newer than tokenizers' tables, which leave them as they are.
+_NEWER = regex.compile(
+    "([\u32ff\ua7f2-\ua7f4\uab69\U00010781-\U000107ba\U00011938\U0001e030-\U0001e06d\U0001f16c\U0001fbf0-\U0001fbf9])"
+)
+
+
+def normal_form(form: Literal["NFC", "NFD", "NFKC", "NFKD"], text: str) -> str:
+    """A Unicode normal form, as tokenizers knows it."""
+    if _NEWER.search(text) is None:
+        return unicodedata.normalize(form, text)
+    parts = _NEWER.split(text)
+    parts[::2] = [unicodedata.normalize(form, part) for part in parts[::2]]
+    return "".join(parts)
 
 
 def lowercase(text: str) -> str:
@@ -89,7 +104,7 @@ def _bert(part: Part) -> Normalizer:
     def apply(text: str) -> str:
         text = text.translate(table)
         if strip_accents and not text.isascii():
-            text = unicodedata.normalize("NFD", text).translate(marks)
+            text = normal_form("NFD", text).translate(marks)
         return lowercase(text) if lower else text
 
     return apply

@@ -8,11 +8,11 @@ Source: huggingface/tokenizers tokenizers/src/processors, utils/truncation.rs, u
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from gml.errors import TokenizerError, UnsupportedError
 from gml.models.tokenizer.pipeline_parts import MAX_DEPTH, build, one_of, setting
+from gml.records import dataclass
 
 Part = Mapping[str, Any]
 # Where a text's ids go.

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from gml.errors import UnsupportedError
 from gml.models.tokenizer.splitting import DIGITS_BY_THREE, NUMBERS_BY_THREE, SPACES_BY_POWERS, splitter
+from gml.records import dataclass
 
 
 @dataclass(frozen=True)

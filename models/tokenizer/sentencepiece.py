@@ -12,7 +12,6 @@ import re
 import struct
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +24,7 @@ from gml.models.tokenizer.spm import SPACE, SentencePieceBpe, splitter
 from gml.models.tokenizer.tokenizer import Tokenizer
 from gml.models.tokenizer.unigram import UNKNOWN_PENALTY, Lattice
 from gml.models.tokenizer.vocabulary import TokenType, Vocabulary, byte_of_token
+from gml.records import dataclass, field
 
 UNIGRAM, BPE, WORD, CHAR = 1, 2, 3, 4
 MAX_TOKENS = 1 << 24

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass
 
 from gml.models.tokenizer.vocabulary import Vocabulary
+from gml.records import dataclass
 
 # What C's isspace counts.
 _WHITE_SPACE = " \t\n\v\f\r"

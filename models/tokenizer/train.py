@@ -13,7 +13,6 @@ import heapq
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -22,6 +21,7 @@ from gml.models.tokenizer.pretokenizers import find_pretokenizer
 from gml.models.tokenizer.text import BYTE_ALPHABET, to_byte_alphabet
 from gml.models.tokenizer.tokenizer import Tokenizer
 from gml.models.tokenizer.vocabulary import PREFIX, TokenType
+from gml.records import dataclass
 
 # Names of the reserved tokens where none are given; text never becomes one of them.
 SPECIAL_TOKENS = ("<|pad|>", "<|bos|>", "<|eos|>", "<|user|>", "<|assistant|>", "<|system|>")

@@ -8,13 +8,13 @@ as llama.cpp does (llama_vocab::impl::load). Next modules: `bpe.py` and `spm.py`
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
 import numpy as np
 
 from gml.errors import TokenizerError
+from gml.records import dataclass, field
 
 PREFIX = "tokenizer.ggml."
 

@@ -311,6 +311,17 @@ NORMALIZERS = [
 ]
 
 
+@pytest.mark.parametrize("form", ["NFC", "NFD", "NFKC", "NFKD"])
+def test_normal_forms_of_every_character(form):
+    part = getattr(N, form)()
+    ours = _with(normalizer=part).normalize
+    everything = [
+        chr(point) for point in range(1, 0x20000) if unicodedata.category(chr(point)) not in ("Cn", "Cs", "Co")
+    ]
+    wrong = [character for character in everything if ours(character) != part.normalize_str(character)]
+    assert wrong == []
+
+
 @pytest.mark.parametrize("part", NORMALIZERS, ids=str)
 @settings(max_examples=60, deadline=None)
 @given(text=TEXTS)
