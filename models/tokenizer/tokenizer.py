@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from gml.models.tokenizer.special import SpecialMatcher
 from gml.models.tokenizer.stream import StreamDecoder
 from gml.models.tokenizer.text import clean_up
 from gml.models.tokenizer.vocabulary import PREFIX, TokenType, Vocabulary
+
+if TYPE_CHECKING:
+    from gml.models.tokenizer.pipeline_processors import Padding, Truncation
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
@@ -169,10 +172,26 @@ class Tokenizer:
         return np.frombuffer(bytearray(b"".join(parts)), dtype=np.int32)
 
     def encode_batch(
-        self, texts: Iterable[str | bytes], *, add_special: bool = False, parse_special: bool = False
+        self,
+        texts: Iterable[str | bytes],
+        *,
+        add_special: bool = False,
+        parse_special: bool = False,
+        truncation: Truncation | None = None,
+        padding: Padding | None = None,
     ) -> list[np.ndarray]:
-        """Ids of each text; options as in `encode`."""
-        return [self.encode(text, add_special=add_special, parse_special=parse_special) for text in texts]
+        """Ids of each text; options as in `encode`, and those of `pipeline_processors.py` for the lengths."""
+        bos = [self.vocabulary.specials["bos"]] if add_special and self.add_bos else []
+        end = [self.vocabulary.specials[self.end]] if add_special and self.add_eos else []
+        sequences = []
+        for text in texts:
+            ids = self.encode(text, parse_special=parse_special).tolist()
+            if truncation:
+                ids, _ = truncation.apply(ids, None, len(bos) + len(end))
+            sequences.append(bos + ids + end)
+        if padding:
+            sequences = padding.apply(sequences)
+        return [np.array(ids, np.int32) for ids in sequences]
 
     def encode_with_offsets(
         self, text: str | bytes, *, add_special: bool = False, parse_special: bool = False, unit: str = "bytes"

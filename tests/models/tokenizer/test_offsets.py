@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gml.errors import TokenizerError, UnsupportedError
+from gml.models.tokenizer.pipeline_processors import Padding, Truncation
 from gml.models.tokenizer.to_json import to_json
 
 TEXTS = st.lists(
@@ -71,3 +72,8 @@ def test_batches(load):
     tokenizer = load("gpt-2")
     batch = tokenizer.encode_batch(["a b", "", b"c"])
     assert [ids.tolist() for ids in batch] == [tokenizer.encode(text).tolist() for text in ("a b", "", "c")]
+    spm = load("llama-spm")
+    whole = spm.encode("the quick brown fox").tolist()
+    options = {"truncation": Truncation(4), "padding": Padding(pad_id=2, multiple_of=3)}
+    batch = spm.encode_batch(["the quick brown fox", "a"], add_special=True, **options)
+    assert [ids.tolist() for ids in batch] == [[1, *whole[:3], 2, 2], [1, *spm.encode("a").tolist(), 2, 2, 2, 2]]

@@ -342,10 +342,21 @@ def _precompiled(charsmap: bytes) -> Pipeline:
     return Pipeline({"model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}, "normalizer": part})
 
 
+_MADE: dict[tuple[str, str], Pipeline] = {}
+
+
 def _with(**parts) -> Pipeline:
+    """A pipeline of one part, made once."""
+    ((name, part),) = parts.items()
+    key = name, str(part)
+    if key not in _MADE:
+        _MADE[key] = _made(name, part)
+    return _MADE[key]
+
+
+def _made(name, part) -> Pipeline:
     tokenizer = tokenizers.Tokenizer(models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
-    for name, part in parts.items():
-        setattr(tokenizer, name, part)
+    setattr(tokenizer, name, part)
     return Pipeline.from_json(tokenizer.to_str())
 
 

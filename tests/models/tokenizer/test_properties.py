@@ -201,11 +201,11 @@ def test_words_make_up_the_text(row, text):
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
-@pytest.mark.parametrize("unit", ["a", " ", "\n", "^", "1", "中", "aB", " \t", "'", "1a", "( "])
-def test_long_runs_are_cut_in_linear_time(row, unit):
+def test_long_runs_are_cut_in_linear_time(row):
     """A quadratic step over 100,000 characters would take minutes."""
-    text = unit * (100_000 // len(unit))
-    assert "".join(row.split(text)) == text
+    for unit in ["a", " ", "\n", "^", "1", "中", "aB", " \t", "'", "1a", "( "]:
+        text = unit * (100_000 // len(unit))
+        assert "".join(row.split(text)) == text
 
 
 def test_every_name_has_one_row():
