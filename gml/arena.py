@@ -7,12 +7,11 @@ addresses stay valid while the arena grows. Next module: `gml/tensor.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from gml.debug import knobs
 from gml.errors import ArenaError
+from gml.records import dataclass
 
 ALIGNMENT = 64
 DEFAULT_CHUNK_BYTES = 1 << 20

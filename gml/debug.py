@@ -6,11 +6,11 @@ Imports nothing but the errors. Next module: `gml/dtypes.py`.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
 from gml.errors import UsageError
+from gml.records import dataclass, field
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ the GGUF specification.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+
+from gml.records import dataclass
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,7 @@
 """How fast a session is: prompt and generation speed, the memory bandwidth beside it, and a peer in the same run.
 
-Arrives: a session and tests; leaves: rows of numbers. Speeds are medians of repeated runs with their extremes, bandwidth
-is what the same number of threads reads from memory with nothing else to do. Next module: `peers.py`.
+Arrives: a session and tests; leaves: rows of numbers. Speeds are medians of repeated runs with their extremes;
+bandwidth is what as many threads read from memory with nothing else to do. Next module: `peers.py`.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import statistics
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from gml.models.peers import PeerProcess
 from gml.models.session import Session
+from gml.records import dataclass
 
 #: bytes that each thread reads to measure bandwidth: far more than caches hold
 BANDWIDTH_BYTES = 192 << 20

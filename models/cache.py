@@ -15,12 +15,12 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gml.debug import knobs
 from gml.errors import DownloadError, Error, UsageError
+from gml.records import dataclass
 
 #: called with bytes done and bytes in all (None where that is not known)
 Progress = Callable[[int, "int | None"], Any]

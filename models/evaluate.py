@@ -11,7 +11,6 @@ import contextlib
 import math
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import numpy as np
 
 from gml.errors import UsageError
 from gml.models.session import Session
+from gml.records import dataclass, field
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from gml.errors import ContextFullError, UsageError
 from gml.models.sampling import Sampler
+from gml.records import dataclass, field
 
 StopReason = Literal["eos", "stop", "length", "context", "cancelled"]
 

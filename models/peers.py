@@ -11,13 +11,13 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from gml.errors import Error, UsageError
 from gml.models import peer_worker
+from gml.records import dataclass
 
 
 @dataclass(frozen=True)

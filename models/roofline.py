@@ -6,12 +6,12 @@ Arrives: a session on the compiled backend; leaves: `PhaseRow`s, equal phases of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from gml.models.session import Session
+from gml.records import dataclass
 
 
 @dataclass

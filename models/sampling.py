@@ -16,12 +16,12 @@ import math
 import secrets
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from gml.errors import Error, UsageError
+from gml.records import dataclass, field
 
 
 @dataclass(frozen=True)

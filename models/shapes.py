@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from gml import DType, by_name
 from gml.errors import UsageError
 from gml.models.arch.base import expand_table, find_architecture
 from gml.models.gguf import write_gguf
+from gml.records import dataclass
 
 #: values that are encoded once per type; tensors repeat them from random starts
 POOL_VALUES = 1 << 20

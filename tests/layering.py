@@ -15,8 +15,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 #: layers of the core in order; a name is a module or a package of gml
 ORDER = (
-    ("errors",), ("debug", "plugins"), ("dtypes",), ("kernel_ir",), ("quants",), ("dims",), ("arena",), ("tensor",),
-    ("context",), ("ops",), ("graph",), ("backend",), ("compiler",), ("inspect",), ("testing",), ("api",),
+    ("errors", "records"), ("debug", "plugins"), ("dtypes",), ("kernel_ir",), ("quants",), ("dims",), ("arena",),
+    ("tensor",), ("context",), ("ops",), ("graph",), ("backend",), ("compiler",), ("inspect",), ("api", "testing"),
     ("backends", "models"), ("tools",),
 )  # fmt: skip
 LAYER = {name: i for i, names in enumerate(ORDER) for name in names}
@@ -31,7 +31,7 @@ OUTSIDE = {
 }
 
 #: what models and tools may know of the core: the public API and these modules
-PUBLIC = {"errors", "quants", "debug", "plugins"}
+PUBLIC = {"errors", "records", "quants", "debug", "plugins"}
 
 #: where each part's source lies
 FOLDERS = {"backends": "backends", "models": "models", "tools": "tools"}

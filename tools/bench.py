@@ -6,6 +6,10 @@ Arrives: a model; leaves: prompt and generation speed as a Markdown table or JSO
 from __future__ import annotations
 
 import platform
+import statistics
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +34,7 @@ from gml.tools.options import compiled_backend, model_name_check
 @click.option("--exact", is_flag=True, help="Float activations.")
 @click.option("--vs", "peer", type=click.Choice(["llama.cpp", "ik"]), help="Run another runtime in turn with gml.")
 @click.option("--peer-python", metavar="FILE", help="The interpreter that has the peer's package [this one].")
+@click.option("--start", is_flag=True, help="Also the seconds from the start of `gml run` to its first token.")
 @click.option("--phases", is_flag=True, help="Where the time goes: bytes, MACs, waiting per phase.")
 @click.option("--peer-repack/--no-peer-repack", default=True, show_default=True, help="The peer's packed weights.")
 def command(model: str, form: str, n_prompt: int, n_generate: int, depth: int, **options: Any) -> None:
@@ -70,6 +75,7 @@ def _measure(
     peer_python: str | None,
     peer_repack: bool,
     phases: bool,
+    start: bool,
 ) -> tuple[dict[str, Any], list[Any], dict[str, list[Any]]]:
     """The head, the rows, and the phases per test."""
     from gml.models import benchmark
@@ -105,6 +111,8 @@ def _measure(
         "compile_s": round(compile_s, 4),
         "first_token_s": round(first_token_s, 4),
     }
+    if start:
+        head["start_s"] = round(_start_seconds(path, n_threads, repeats), 4)
     of_phases = {t.name: phase_rows(session, t.kind, t.n, t.depth, repeats) for t in tests} if phases else {}
     if peer is None:
         return head, [benchmark.measure(session, test, repeats, n_threads) for test in tests], of_phases
@@ -121,6 +129,23 @@ def _measure(
         head |= {"peer": other.kind.name, "peer_version": other.version, "peer_load_s": round(other.load_s, 4)}
         rows = [benchmark.measure(session, test, repeats, n_threads, other) for test in tests]
         return head, rows, of_phases
+
+
+def _start_seconds(path: Path, threads: int, repeats: int) -> float:
+    """From the start of a process to the first token of a prompt of five, the median; the first run fills caches."""
+    seconds = []
+    command = "import sys; from gml.tools.cli import main; sys.exit(main())"
+    arguments = ["run", str(path), "The capital of France is", "-n", "1", "--temp", "0", "--threads", str(threads)]
+    for _ in range(1 + repeats):
+        started = time.perf_counter()
+        with subprocess.Popen(
+            [sys.executable, "-c", command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        ) as process:
+            assert process.stdout is not None
+            process.stdout.read(1)
+            seconds.append(time.perf_counter() - started)
+            process.stdout.read()
+    return statistics.median(seconds[1:])
 
 
 def _model_file(model: str) -> Path:
@@ -159,6 +184,8 @@ def _print_table(head: dict[str, Any], rows: list[Any]) -> None:
         f"load {head['load_s']:.3f} s, compile {head['compile_s']:.3f} s, 5 tokens {head['first_token_s']:.3f} s, "
         f"plain reading {head['read_gb_s']:.1f} GB/s"
     )
+    if "start_s" in head:
+        click.echo(f"from the start of the process to the first token {head['start_s']:.3f} s")
     peer = head.get("peer")
     if peer:
         click.echo(f"in turn with {peer}, package version {head['peer_version']}")

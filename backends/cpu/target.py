@@ -6,10 +6,10 @@ Arrives: nothing, or a name (`GML_TARGET`, `--target`); leaves: a `Target`. Next
 from __future__ import annotations
 
 import platform
-from dataclasses import dataclass
 
 from gml.debug import knobs
 from gml.errors import UsageError
+from gml.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ a look-up of rows reads the rows it takes, everything else reads its inputs whol
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from gml.compiler.regions import Region
 from gml.dims import Dim, value_of
+from gml.records import dataclass
 from gml.tensor import Tensor, product
 
 

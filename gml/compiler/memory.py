@@ -9,10 +9,10 @@ https://arxiv.org/abs/2001.03288. Next module: `lower_region.py`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass, field
 
 from gml.compiler.regions import Region
 from gml.dims import max_of
+from gml.records import dataclass, field
 from gml.tensor import Tensor
 
 ALIGNMENT = 64

@@ -7,7 +7,6 @@ kernels into machine code.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -19,6 +18,7 @@ from gml.compiler.state import State
 from gml.kernel_ir import Kernel
 from gml.kernel_ir.verify import verify
 from gml.ops.lower import Chunks
+from gml.records import dataclass, field
 from gml.tensor import Tensor
 
 

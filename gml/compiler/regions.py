@@ -13,13 +13,13 @@ Next module: `phases.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import cached_property, partial
 from types import FunctionType
 
 from gml.compiler.state import State
 from gml.errors import UnsupportedError
 from gml.ops.lower import Callback, Direct, Elementwise, Indexed, RowSink, Rowwise, Tiles
+from gml.records import dataclass, field
 from gml.tensor import Tensor
 
 Pulled = (Elementwise, Indexed, Rowwise)

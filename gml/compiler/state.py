@@ -7,10 +7,10 @@ of effects. Next module: the passes in the order of `pipeline.py`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from gml.dims import Dim
 from gml.graph import Graph
+from gml.records import dataclass, field
 from gml.tensor import Tensor
 
 

@@ -8,13 +8,13 @@ the passes that they check. Next module: `regions.py`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gml.compiler.regions import Region
 from gml.compiler.state import State
 from gml.dims import max_of
 from gml.errors import Error, ShapeError
+from gml.records import dataclass, field
 from gml.tensor import Tensor, contiguous_strides
 
 if TYPE_CHECKING:

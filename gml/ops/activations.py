@@ -6,7 +6,6 @@ whatever reads it. Next module: `micro_kernel.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from gml.kernel_ir import F32, I8, I32, U8, Node
 from gml.ops.base import Inferred, OpDef, Sample, declare, rule
 from gml.ops.lower import KernelContext, Place, RowSink
 from gml.ops.panels import COLUMNS
+from gml.records import dataclass
 from gml.tensor import Tensor
 
 #: 32 quantised activations; one after the other they make a row, so that a token is one stream of memory

@@ -7,7 +7,6 @@ is in `attention_kernel.py`. Next module: `gml/ops/softmax.py`.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from gml.ops.lower import Chunks, Direct, KernelContext, Place
 from gml.ops.matmul import needs_weights, product
 from gml.ops.views import permute, view
 from gml.quants.base import by_name
+from gml.records import dataclass
 from gml.tensor import Tensor
 
 __all__ = ["flash_attn_ext"]

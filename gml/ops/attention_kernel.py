@@ -16,12 +16,12 @@ https://arxiv.org/abs/1805.02867.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from gml.dims import max_of
 from gml.kernel_ir import F32, I64, Node
 from gml.ops.float_panels import ROWS, batch_index, fill_columns, fill_row
 from gml.ops.lower import Chunks, KernelContext, Operand, Place
+from gml.records import dataclass
 from gml.tensor import Tensor
 
 #: keys of a block

@@ -11,7 +11,6 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from gml.context import Context
 from gml.dims import Dim, Size, resolve
 from gml.dtypes import F32, I32, DType
 from gml.errors import GraphError, ShapeError
+from gml.records import dataclass
 from gml.tensor import Tensor
 
 

@@ -6,7 +6,6 @@ orders are ggml's: width before height, channels behind. Next module: `gml/ops/p
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from gml.ops.lower import Index, Indexed, KernelContext
 from gml.ops.matmul import mul_mat, product
 from gml.ops.movement import cont
 from gml.ops.views import permute, reshape, transpose, view
+from gml.records import dataclass
 from gml.tensor import Tensor
 
 __all__ = ["conv_1d", "conv_2d", "im2col"]

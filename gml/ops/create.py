@@ -6,7 +6,6 @@ Next module: `gml/ops/custom.py`.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from gml.ops.elementwise import needs_float, needs_number
 from gml.ops.lower import Indexed
 from gml.ops.reduce_kernels import arange_value, timestep_value
 from gml.ops.views import view
+from gml.records import dataclass
 from gml.tensor import MAX_ELEMENTS, Tensor
 
 __all__ = ["arange", "timestep_embedding"]

@@ -6,7 +6,6 @@ Next module: `gml/ops/__init__.py`, which gathers all ops.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from gml.errors import GraphError
 from gml.ops.base import Inferred, OpDef, Sample, declare, rule
 from gml.ops.lower import Callback
 from gml.ops.views import sizes_tuple, transpose
+from gml.records import dataclass, field
 from gml.tensor import Tensor
 
 __all__ = ["map_custom"]

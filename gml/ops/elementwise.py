@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from gml.ops.cases import one_source
 from gml.ops.lower import Elementwise
 from gml.ops.movement import tiled
 from gml.ops.views import permute, transpose, view
+from gml.records import dataclass
 from gml.tensor import Tensor
 
 __all__ = [

@@ -8,7 +8,6 @@ nor on threads. Next module: `gml/ops/matmul.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from gml.dims import max_of
@@ -17,6 +16,7 @@ from gml.ops.lower import Chunks, KernelContext, Operand, Place, Tiles
 from gml.ops.panels import transpose8
 from gml.quants import QuantType
 from gml.quants.codes import decode_group
+from gml.records import dataclass
 from gml.tensor import Tensor
 
 #: rows that are computed together, one lane each

@@ -8,7 +8,6 @@ split forms take the two halves as tensors of their own and are elementwise. Sou
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,6 +31,7 @@ from gml.ops.unary import (
     silu_values,
 )
 from gml.ops.views import permute, transpose, view
+from gml.records import dataclass
 from gml.tensor import Tensor
 
 __all__ = [

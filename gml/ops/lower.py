@@ -17,7 +17,6 @@ nodes. Next module: `gml/compiler/pipeline.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 from zlib import crc32
 
@@ -27,6 +26,7 @@ from gml.dtypes import F64 as TF64
 from gml.kernel_ir import F16 as KF16
 from gml.kernel_ir import F32 as KF32
 from gml.kernel_ir import F64, I8, I16, I32, I64, U16, U32, Builder, KernelError, Node, Type
+from gml.records import dataclass
 from gml.tensor import Tensor
 
 Operand: TypeAlias = "Node | int"

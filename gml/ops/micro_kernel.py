@@ -14,7 +14,6 @@ many tokens are computed together, on threads, or on the target. Next module: `q
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from gml.kernel_ir import F32, I8, I32, U8, Node
@@ -35,6 +34,7 @@ from gml.ops.panels import (
     load_quads,
     pack_panel,
 )  # fmt: skip
+from gml.records import dataclass
 from gml.tensor import Tensor
 
 #: tokens that a panel is unpacked for; their activations stay in the second-level cache meanwhile

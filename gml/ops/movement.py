@@ -7,7 +7,6 @@ elements. Next module: `gml/ops/cases.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from gml.ops.base import Inferred, NoAttrs, OpDef, Sample, SampleBuilder, declar
 from gml.ops.move_kernels import CONCAT, PAD, REPEAT, SET, choose_copy, choose_cpy
 from gml.ops.views import SizesAttrs, at_least, dim_rows, is_size, permute, sizes_tuple, transpose, view
 from gml.quants.base import by_name
+from gml.records import dataclass
 from gml.tensor import MAX_DIMS, Tensor, product
 
 __all__ = ["cast", "concat", "cont", "cpy", "dup", "pad", "pad_ext", "repeat", "set"]

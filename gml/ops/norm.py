@@ -7,7 +7,6 @@ Moments are computed in float64, as ggml does. Weights and biases are separate `
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from gml.ops.cases import one_source
 from gml.ops.elementwise import needs_float, needs_number
 from gml.ops.lower import Chunks, Direct, Element, KernelContext, Operand, Place, Row, Rowwise
 from gml.ops.views import permute
+from gml.records import dataclass
 from gml.tensor import Tensor
 
 __all__ = ["group_norm", "l2_norm", "norm", "rms_norm"]

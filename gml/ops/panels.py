@@ -22,7 +22,6 @@ These are the bits of the file in another order (6-bit sub-scales are widened to
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -30,6 +29,7 @@ from gml.kernel_ir import I8, U8, U16, U32, Builder, Node
 from gml.ops.lower import KernelContext, Place
 from gml.quants import QuantType, by_name
 from gml.quants.codes import CodeTraits, code_values, half_value, scale_value, small_value, small_values
+from gml.records import dataclass
 
 #: rows of a panel: one lane each
 ROWS = 8

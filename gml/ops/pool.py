@@ -6,7 +6,6 @@ Sizes and orders are ggml's, width before height. Next module: `gml/ops/ssm.py`.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from gml.ops.conv import check_steps, is_inside, n_places, sizes_of, windows_of
 from gml.ops.elementwise import needs_float
 from gml.ops.lower import Index, Indexed, KernelContext
 from gml.ops.views import permute, transpose
+from gml.records import dataclass
 from gml.tensor import Tensor
 
 __all__ = ["pool_1d", "pool_2d"]

@@ -6,8 +6,6 @@ Sums are made in float64 and rounded once, as close to ggml's double accumulator
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from gml.dims import Size, min_of
@@ -17,6 +15,7 @@ from gml.ops.cases import one_source
 from gml.ops.elementwise import needs_float
 from gml.ops.reduce_kernels import ARGMAX, ARGSORT, CUMSUM, MEAN, SUM, SUM_ROWS, TOP_K
 from gml.ops.views import transpose
+from gml.records import dataclass
 from gml.tensor import Tensor
 
 __all__ = ["argmax", "argsort", "cumsum", "mean", "sum", "sum_rows", "top_k"]

@@ -7,7 +7,6 @@ table and a rotation (`rope_kernel.py`), so that all layers share one table. Nex
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from gml.ops.base import Inferred, OpDef, Sample, SampleBuilder, declare, rule
 from gml.ops.elementwise import needs_float, needs_number
 from gml.ops.rope_kernel import RopeTableAttrs, pair_angles, rope_rotate, rope_table
 from gml.ops.views import permute, view
+from gml.records import dataclass, fields
 from gml.tensor import Tensor
 
 __all__ = ["rope"]

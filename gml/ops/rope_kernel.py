@@ -8,7 +8,6 @@ https://arxiv.org/abs/2104.09864; YaRN: https://arxiv.org/abs/2309.00071; `ggml_
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from gml.dtypes import F32 as TF32
 from gml.kernel_ir import F32, Node
 from gml.ops.base import Inferred, OpDef, Sample, declare, rule
 from gml.ops.lower import Index, Indexed, KernelContext, Row, Rowwise
+from gml.records import dataclass
 from gml.tensor import Tensor
 
 

@@ -6,7 +6,6 @@ Arrives: scores; leaves: weights that add up to 1 per row. Next module: `gml/ops
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from gml.ops.elementwise import needs_float, needs_number
 from gml.ops.lower import Element, Index, Indexed, KernelContext, Operand, Row, Rowwise
 from gml.ops.movement import concat
 from gml.ops.views import is_size, permute
+from gml.records import dataclass
 from gml.tensor import Tensor
 
 __all__ = ["diag_mask_inf", "soft_max"]

@@ -7,7 +7,6 @@ stay in their blocks. Next module: `gml/ops/movement.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from gml.dims import Size, SizeExpr, exact_div, min_of
 from gml.dtypes import BF16, F16
 from gml.errors import ShapeError
 from gml.ops.base import Inferred, NoAttrs, OpDef, Sample, SampleBuilder, declare, rule
+from gml.records import dataclass
 from gml.tensor import MAX_DIMS, Tensor, checked_sizes, contiguous_strides, product
 
 __all__ = ["permute", "reshape", "transpose", "view"]

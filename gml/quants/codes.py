@@ -14,11 +14,11 @@ a factor multiply d by it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from gml.kernel_ir import F16, F32, I8, I32, U8, U16, U32, Builder, Node
+from gml.records import dataclass, field
 
 
 @dataclass(frozen=True)

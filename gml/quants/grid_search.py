@@ -7,7 +7,6 @@ A point is looked for by rounding each value to a code; where these codes are no
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 
@@ -16,6 +15,7 @@ import numpy as np
 from gml.quants.grids import Grid, grid
 from gml.quants.rounding import nearest_int
 from gml.quants.search import finite_or_inf, sequential_sum
+from gml.records import dataclass
 
 #: pairs of codes and points that are compared at a time
 PAIRS = 1 << 17

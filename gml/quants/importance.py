@@ -6,11 +6,10 @@ quantisers make of them. Next module: `base.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from gml.errors import FormatError, ShapeError
+from gml.records import dataclass
 
 
 @dataclass

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,6 +18,7 @@ import numpy as np
 from gml import Context, Dim, DType, Tensor
 from gml.errors import FormatError, UnsupportedError
 from gml.plugins import find_plugin, plugin_names
+from gml.records import dataclass, field
 
 #: more than any model has; a hostile file must not make us build a graph of a billion nodes
 MAX_LAYERS = 1024

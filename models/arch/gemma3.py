@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import gml
@@ -18,6 +17,7 @@ from gml.errors import FormatError
 from gml.models.arch.base import MAX_LAYERS, Keys, Step, Weight, Weights
 from gml.models.arch.layers import Rope, cached_attention, rms_norm
 from gml.models.arch.llama import read_rope
+from gml.records import dataclass
 
 #: of so many layers the last one has no window
 PATTERN = 6

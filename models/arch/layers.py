@@ -6,11 +6,10 @@ Each function takes tensors and gives a tensor; sizes in comments are ne, fastes
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import gml
 from gml import Size, Tensor
 from gml.models.arch.base import Step
+from gml.records import dataclass
 
 
 @dataclass(frozen=True)

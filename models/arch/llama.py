@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import gml
@@ -15,6 +14,7 @@ from gml import Tensor
 from gml.errors import FormatError, UnsupportedError
 from gml.models.arch.base import MAX_LAYERS, Keys, Step, Weight, Weights
 from gml.models.arch.layers import Rope, cached_attention, linear, rms_norm, swiglu
+from gml.records import dataclass
 
 
 @dataclass(frozen=True)

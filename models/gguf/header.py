@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 from types import MappingProxyType
@@ -27,6 +26,7 @@ from gml.errors import Error, FormatError, UnsupportedError
 from gml.models.gguf import keys
 from gml.models.gguf.keys import MetadataType, ValueType
 from gml.models.gguf.strings import scan_strings, string_array
+from gml.records import dataclass
 
 DAMAGED = "the file is damaged or cut short; fetch it again"
 # bytes that the shortest possible key-value pair and tensor entry take

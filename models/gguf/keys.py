@@ -6,10 +6,11 @@ Imports nothing of this package. Next module: `strings.py`. Source: the GGUF spe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
+
+from gml.records import dataclass
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)

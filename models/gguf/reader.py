@@ -11,7 +11,6 @@ import os
 import stat
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -23,6 +22,7 @@ from gml.errors import Error, FormatError
 from gml.models.gguf import split
 from gml.models.gguf.header import Header, parse_header
 from gml.models.gguf.keys import MetadataType
+from gml.records import dataclass, field
 
 
 class Shard:
