@@ -223,5 +223,8 @@ def _undisturbed(early: Tensor, late: Tensor, order: dict[Tensor, int], writers:
     if early not in order:
         # computed by the setup already
         return False
+    if late.op is not None and late.op.writes is not None and any(s.root is late.root for s in early.src):
+        # rows that are written would be read again, by rows that come later
+        return False
     start, stop = order[early], order[late]
     return not any(start < at < stop for s in early.src for at in writers.get(s.root, ()))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gml.errors import DownloadError
-from gml.models import cache
+from gml.models import cache, fetch
 from gml.tools.models import Progress
 
 
@@ -22,13 +22,13 @@ def here(monkeypatch, tmp_path, tiny):
     monkeypatch.setitem(cache.REGISTRY, "tiny", model)
     fetched = []
 
-    def fetch(model, target, report):
+    def fake(model, target, report):
         fetched.append(model.name)
         report(0, size)
         report(size, size)
         shutil.copy(tiny, target)
 
-    monkeypatch.setattr(cache, "_fetch_model", fetch)
+    monkeypatch.setattr(fetch, "fetch_model", fake)
     return fetched
 
 
@@ -73,7 +73,7 @@ def test_a_failed_pull_is_one_line(gml, here, monkeypatch):
     def fail(model, target, report):
         raise DownloadError("no network")
 
-    monkeypatch.setattr(cache, "_fetch_model", fail)
+    monkeypatch.setattr(fetch, "fetch_model", fail)
     done = gml("run", "tiny", "hi")
     assert (done.status, done.out) == (1, "")
     assert done.err.splitlines()[-1] == "gml: error: no network"

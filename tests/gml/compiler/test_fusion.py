@@ -141,3 +141,16 @@ def test_a_result_does_not_take_the_bytes_of_what_its_region_also_reads_through_
     found = gml.compile(gml.Graph(r + gml.transpose(r)), CpuBackend(2))(x=values)
     positive = np.maximum(values, 0)
     np.testing.assert_array_equal(found, positive + positive.T)
+
+
+def test_rows_are_not_written_from_what_they_overwrite() -> None:
+    # a region that computes its rows from a window of the state that it writes would meet its own results
+    ctx = gml.Context()
+    state = ctx.state("s", gml.F32, [4, 8]).set(np.arange(32.0).reshape(8, 4))
+    ids = ctx.input("ids", gml.I32, [3])
+    window = gml.view(state, [4, 3], nb=[state.nb[1]], offset=3 * state.nb[1])
+    after = gml.set_rows(state, window * 2.0, ids)
+    gml.get_backend("cpu").compile(gml.Graph(after))(ids=[5, 4, 3])
+    expected = np.arange(32.0).reshape(8, 4)
+    expected[[5, 4, 3]] = 2.0 * expected[3:6]
+    np.testing.assert_array_equal(state.numpy(), expected)
