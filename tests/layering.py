@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 #: layers of the core in order; a name is a module or a package of gml
 ORDER = (
     ("errors", "records"), ("debug", "plugins"), ("dtypes",), ("kernel_ir",), ("quants",), ("dims",), ("arena",),
-    ("tensor",), ("context",), ("ops",), ("graph",), ("backend",), ("compiler",), ("inspect",), ("api", "testing"),
+    ("tensor",), ("context",), ("ops",), ("graph",), ("backend",), ("compiler",), ("inspect",), ("testing",), ("api",),
     ("backends", "models"), ("tools",),
 )  # fmt: skip
 LAYER = {name: i for i, names in enumerate(ORDER) for name in names}
