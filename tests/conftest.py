@@ -22,6 +22,14 @@ def verified_passes() -> None:
     pipeline.always_verify = True
 
 
+@pytest.fixture(scope="session", autouse=True)
+def crowds() -> None:
+    """As many threads as a test asks for, also on a machine with fewer processors."""
+    from gml.backends.cpu import runtime
+
+    runtime.allow_crowds = True
+
+
 @pytest.fixture(scope="session")
 def vectors() -> Path:
     """The folder of test vectors (`GML_VECTORS`, or `shared/vectors` beside the repository), or a visible skip."""

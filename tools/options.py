@@ -42,7 +42,7 @@ SAMPLING = (
 SESSION = (
     click.option("--ctx", "n_ctx", type=int, metavar="N", help="Tokens of context [the model's, at most 4096]."),
     click.option("--batch", "n_batch", type=int, default=512, show_default=True, metavar="N", help="Tokens per step."),
-    click.option("--threads", type=int, metavar="N", help="Worker threads [one per core]."),
+    click.option("--threads", type=int, metavar="N", help="Threads [one per core], at most one per processor."),
     click.option("--backend", metavar="NAME", help="What runs the graph [cpu where it is installed]."),
     click.option("--kv-type", default="F16", show_default=True, help="Type of the KV cache: F16, F32 or Q8_0."),
     click.option("--pre", metavar="NAME", help="Override the file's tokenizer.ggml.pre."),

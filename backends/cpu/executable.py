@@ -26,7 +26,7 @@ from gml.backends.cpu.cache import entry_key, fetch
 from gml.backends.cpu.driver import Entry
 from gml.backends.cpu.hoisted import Origin
 from gml.backends.cpu.jit import KERNEL, assembly, compile_object, llvm_text
-from gml.backends.cpu.runtime import Pool, choose_threads, get_pool, inside_step
+from gml.backends.cpu.runtime import Pool, choose_threads, get_pool, inside_step, useful_threads
 from gml.backends.cpu.target import Target, detect
 from gml.compiler.pipeline import PASSES, compile_graph
 from gml.compiler.plan import CompiledGraph, Invocation
@@ -58,7 +58,7 @@ class CancelledError(Error):
 class CpuBackend:
     """Compiles graphs to vector code for this machine.
 
-    threads   worker threads (default: `GML_THREADS`, else one per physical core)
+    threads   worker threads (default: `GML_THREADS`, else one per physical core), at most one per processor
     exact     float activations instead of 8-bit ones for quantised weights: slower, equal to float32 arithmetic
     layout    "packed": weights are rearranged at first use; "file": used where they lie
     target    a row of the ISA table by name (default: `GML_TARGET`, else the best this machine has)
@@ -79,7 +79,7 @@ class CpuBackend:
         lanes: int = 16,
         disabled: Sequence[str] = (),
     ) -> None:
-        self.n_threads = choose_threads(threads)
+        self.n_threads = useful_threads(choose_threads(threads))
         self.target = detect(target)
         left_out = frozenset(disabled) | {n.strip().lstrip("-") for n in knobs.passes.split(",") if n.strip()}
         _check(layout, LAYOUTS, "layout")

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import gml
-from gml.backends.cpu import runtime
+from gml.backends.cpu import CpuBackend, runtime
 from gml.backends.cpu.cores import cpu_quota, n_cores, n_processors
 from gml.backends.cpu.driver import Entry
 from gml.backends.cpu.jit import KERNEL, Module, compile_kernels
@@ -252,12 +252,14 @@ def test_ctrl_c_surfaces_after_the_step(kernels: Module, n_threads: int) -> None
 SCRIPT = """
 import os, sys, threading
 import numpy as np
+from gml.backends.cpu import runtime
 from gml.backends.cpu.runtime import close_pools, get_pool
 import gml
 from gml.backends.cpu import CpuBackend
 
 ctx = gml.Context()
 x = ctx.input("x", gml.F32, [64, 33])
+runtime.allow_crowds = True
 program = gml.compile(gml.rms_norm(x, eps=1e-6), CpuBackend(3))
 def run():
     return program(x=np.ones((33, 64), np.float32)).sum()
@@ -364,3 +366,12 @@ def test_quota_of_control_groups(tmp_path: Path, files: dict[str, str], expected
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     assert cpu_quota(tmp_path, "/a/b") == expected
+
+
+def test_no_more_threads_than_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "allow_crowds", False)
+    assert runtime.useful_threads(256) == n_processors()
+    assert runtime.useful_threads(1) == 1
+    assert CpuBackend(200).n_threads == n_processors()
+    monkeypatch.setattr(runtime, "allow_crowds", True)
+    assert runtime.useful_threads(200) == 200
