@@ -25,9 +25,7 @@ from gml.tools.options import compiled_backend, model_name_check
     "-n", "n_generate", type=click.IntRange(0), default=64, show_default=True, help="Generated tokens; 0: none."
 )
 @click.option("-d", "depth", type=click.IntRange(0), default=0, show_default=True, help="Tokens before each test.")
-@click.option(
-    "-t", "--threads", type=int, metavar="N", help="Threads [one per core], at most one per processor."
-)
+@click.option("-t", "--threads", type=int, metavar="N", help="Threads [one per core], at most one per processor.")
 @click.option("-r", "repeats", type=click.IntRange(1), default=3, show_default=True, help="Runs of each test.")
 @click.option("-o", "form", type=click.Choice(["md", "json"]), default="md", show_default=True)
 @click.option("--batch", "n_batch", type=click.IntRange(1), default=512, show_default=True, help="Tokens per step.")
