@@ -133,6 +133,7 @@ def _terms(size: Size) -> Iterable[tuple[Monomial, int]]:
     if isinstance(size, SizeExpr):
         return size.terms
     number = _whole(size)
+    assert isinstance(number, int)
     return (((), number),) if number else ()
 
 
