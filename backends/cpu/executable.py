@@ -321,8 +321,8 @@ class CpuProgram(PlannedProgram):
         """The table of the steps, after what has to be done once."""
         preparation, self._preparation = self._preparation, None
         self._waited_for = True
-        if preparation is not None and self._pid == os.getpid():
-            preparation.join()
+        if preparation is not None:
+            preparation.join()  # at once in a forked child, where it counts as ended
         self.cancel_word[0], self._failed = 0, None
         if self._step is None:
             self._step = self._set_up(values)

@@ -87,6 +87,8 @@ class Before:
 
 def check_steps(program: PlannedProgram, folder: Path | None = None) -> None:
     """From now on every region that the program runs is compared; reproducers go to `folder`, or to the current one."""
+    # nothing in the background: the setup's regions are looked at too, one by one
+    program.prepare = lambda: None
     program._execute = Checker(program, folder).step
 
 
