@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from gml.models.peer_worker import test_ids
 from gml.models.peers import PeerProcess
 from gml.models.session import Session
 from gml.records import dataclass
@@ -78,7 +79,7 @@ def read_bandwidth(n_threads: int) -> float:
 
 def run_test(session: Session, test: Test) -> float:
     """Seconds of one run."""
-    ids = (np.arange(test.depth + test.n, dtype=np.int64) * 7919 + 1000) % session.n_vocab
+    ids = test_ids(test.depth + test.n, session.n_vocab)
     session.reset()
     if test.depth:
         session.evaluate(ids[: test.depth], logits=[])
@@ -86,7 +87,7 @@ def run_test(session: Session, test: Test) -> float:
     if test.kind == "pp":
         session.evaluate(ids[test.depth :])
     else:
-        for i in ids[test.depth :].tolist():
+        for i in ids[test.depth :]:
             session.evaluate([i])
     return time.perf_counter() - started
 

@@ -20,6 +20,11 @@ from typing import Any
 KV_TYPES = {"F32": 0, "F16": 1, "Q8_0": 8}
 
 
+def test_ids(n: int, n_vocab: int) -> list[int]:
+    """The tokens of a test: arbitrary, and the same for every runtime."""
+    return [(i * 7919 + 1000) % n_vocab for i in range(n)]
+
+
 class Peer:
     """A model in one of the runtimes, through their common C interface."""
 
@@ -41,21 +46,18 @@ class Peer:
             raise RuntimeError(f"{module} cannot open {request['path']}")
         context = api.llama_context_default_params()
         context.n_ctx, context.n_batch, context.n_ubatch = request["n_ctx"], request["n_batch"], request["n_batch"]
-        context.n_seq_max = request["n_seq"]
         context.n_threads = context.n_threads_batch = request["threads"]
         context.type_k = context.type_v = KV_TYPES[request["kv_type"]]
         if hasattr(context, "flash_attn"):
             context.flash_attn = True
         if hasattr(context, "flash_attn_type"):
             context.flash_attn_type = 1
-        if hasattr(context, "kv_unified"):
-            context.kv_unified = True
         self.context = api.llama_init_from_model(self.model, context)
         if not self.context:
             raise RuntimeError(f"{module} cannot make a context of {request['n_ctx']} tokens")
         self.n_vocab = api.llama_vocab_n_tokens(api.llama_model_get_vocab(self.model))
         self.n_batch = request["n_batch"]
-        self.batch = api.llama_batch_init(self.n_batch, 0, request["n_seq"])
+        self.batch = api.llama_batch_init(self.n_batch, 0, 1)
         self.load_s = time.perf_counter() - started
 
     def _silence(self) -> None:
@@ -71,37 +73,33 @@ class Peer:
         else:
             self.api.llama_kv_cache_clear(self.context)
 
-    def decode(self, ids: list[int], start: int, n_seq: int = 1) -> None:
-        """Evaluate tokens from a position: of one sequence, or one token for each of several."""
+    def decode(self, ids: list[int], start: int) -> None:
+        """Evaluate tokens from a position; the logits of the last one."""
         for at in range(0, len(ids), self.n_batch):
             piece, batch = ids[at : at + self.n_batch], self.batch
             batch.n_tokens = len(piece)
             for i, token in enumerate(piece):
                 batch.token[i] = token
-                batch.pos[i] = start if n_seq > 1 else start + at + i
+                batch.pos[i] = start + at + i
                 batch.n_seq_id[i] = 1
-                batch.seq_id[i][0] = i if n_seq > 1 else 0
-                batch.logits[i] = n_seq > 1 or at + i == len(ids) - 1
+                batch.seq_id[i][0] = 0
+                batch.logits[i] = at + i == len(ids) - 1
             if self.api.llama_decode(self.context, batch) != 0:
                 raise RuntimeError("llama_decode failed")
         self.api.llama_get_logits_ith(self.context, len(piece) - 1)
 
-    def ids(self, n: int) -> list[int]:
-        """The same arbitrary tokens as in `benchmark.py`."""
-        return [(i * 7919 + 1000) % self.n_vocab for i in range(n)]
-
-    def run(self, kind: str, n: int, depth: int, n_seq: int) -> float:
+    def run(self, kind: str, n: int, depth: int) -> float:
         """Seconds of one test."""
-        ids = self.ids(depth + n)
+        ids = test_ids(depth + n, self.n_vocab)
         self.clear()
-        if depth and n_seq == 1:
+        if depth:
             self.decode(ids[:depth], 0)
         started = time.perf_counter()
         if kind == "pp":
             self.decode(ids[depth:], depth)
         else:
             for i, token in enumerate(ids[depth:]):
-                self.decode([token] * n_seq, depth + i, n_seq)
+                self.decode([token], depth + i)
         return time.perf_counter() - started
 
 
@@ -116,7 +114,7 @@ def main() -> None:
         print(json.dumps({"version": version, "load_s": peer.load_s}), file=out, flush=True)
         for line in sys.stdin:
             test = json.loads(line)
-            seconds = peer.run(test["kind"], test["n"], test["depth"], test["n_seq"])
+            seconds = peer.run(test["kind"], test["n"], test["depth"])
             print(json.dumps({"seconds": seconds}), file=out, flush=True)
     except (RuntimeError, ImportError, AttributeError) as error:
         print(json.dumps({"error": str(error)}), file=out, flush=True)

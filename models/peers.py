@@ -54,7 +54,6 @@ class PeerProcess:
         n_batch: int = 512,
         kv_type: str = "F16",
         repack: bool = True,
-        n_seq: int = 1,
         python: str | None = None,
     ) -> None:
         if name not in PEERS:
@@ -73,7 +72,6 @@ class PeerProcess:
                 "n_batch": n_batch,
                 "kv_type": kv_type,
                 "repack": repack,
-                "n_seq": n_seq,
             }
         )
         self.version, self.load_s = str(head["version"]), float(head["load_s"])
@@ -95,9 +93,9 @@ class PeerProcess:
             self._process.kill()
             self._process.wait()
 
-    def seconds(self, kind: str, n: int, depth: int = 0, n_seq: int = 1) -> float:
+    def seconds(self, kind: str, n: int, depth: int = 0) -> float:
         """How long a test takes there: `pp` evaluates n tokens at once, `tg` one by one, behind `depth` others."""
-        return float(self._ask({"kind": kind, "n": n, "depth": depth, "n_seq": n_seq})["seconds"])
+        return float(self._ask({"kind": kind, "n": n, "depth": depth})["seconds"])
 
     def _start(self, python: str) -> subprocess.Popen[str]:
         try:

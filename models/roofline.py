@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gml.models.peer_worker import test_ids
 from gml.models.session import Session
 from gml.records import dataclass
 
@@ -40,7 +41,7 @@ def phase_rows(session: Session, kind: str, n: int, depth: int, repeats: int) ->
     """The phases of one step: `n` tokens at once for `pp`, one for `tg`, behind `depth` others."""
     program: Any = session.program
     n_tokens = min(n, session.n_batch) if kind == "pp" else 1
-    ids = (np.arange(depth + n_tokens, dtype=np.int64) * 7919 + 1000) % session.n_vocab
+    ids = test_ids(depth + n_tokens, session.n_vocab)
     session.reset()
     session.evaluate(ids[:depth] if depth else ids[:1], logits=[])
     session.truncate(depth)

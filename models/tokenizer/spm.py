@@ -162,13 +162,18 @@ class SentencePieceBpe:
 
     def piece(self, token: str, kind: TokenType) -> bytes:
         """The bytes that a token stands for in text."""
-        if kind == TokenType.NORMAL:
-            return token.replace(SPACE, " ").encode("utf-8", "surrogateescape")
-        if kind == TokenType.BYTE:
-            return byte_of_token(token)
-        if kind in (TokenType.CONTROL, TokenType.USER_DEFINED, TokenType.UNKNOWN):
-            return token.encode("utf-8", "surrogateescape")
-        return b""
+        return spelt_piece(token, kind)
+
+
+def spelt_piece(token: str, kind: TokenType) -> bytes:
+    """The bytes that a token of a SentencePiece vocabulary stands for in text."""
+    if kind == TokenType.NORMAL:
+        return token.replace(SPACE, " ").encode("utf-8", "surrogateescape")
+    if kind == TokenType.BYTE:
+        return byte_of_token(token)
+    if kind in (TokenType.CONTROL, TokenType.USER_DEFINED, TokenType.UNKNOWN):
+        return token.encode("utf-8", "surrogateescape")
+    return b""
 
 
 def splitter(tokens: list[str], *, cut_newlines: bool = True) -> Callable[[str], list[str]]:

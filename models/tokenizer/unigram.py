@@ -18,10 +18,9 @@ import numpy as np
 from gml.errors import TokenizerError
 from gml.models.tokenizer.charsmap import CharsMap
 from gml.models.tokenizer.memo import INT32, WordMemo
-from gml.models.tokenizer.spm import splitter
-from gml.models.tokenizer.vocabulary import TokenType, Vocabulary, byte_of_token
+from gml.models.tokenizer.spm import SPACE, spelt_piece, splitter
+from gml.models.tokenizer.vocabulary import TokenType, Vocabulary
 
-SPACE = "\u2581"
 UNKNOWN_PENALTY = 10.0
 
 
@@ -141,10 +140,4 @@ class Unigram:
 
     def piece(self, token: str, kind: TokenType) -> bytes:
         """The bytes that a token stands for in text."""
-        if kind == TokenType.NORMAL:
-            return token.replace(SPACE, " ").encode("utf-8", "surrogateescape")
-        if kind == TokenType.BYTE:
-            return byte_of_token(token)
-        if kind in (TokenType.CONTROL, TokenType.USER_DEFINED, TokenType.UNKNOWN):
-            return token.encode("utf-8", "surrogateescape")
-        return b""
+        return spelt_piece(token, kind)

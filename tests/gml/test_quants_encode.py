@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import math
-import os
 import tracemalloc
 from types import ModuleType
 
@@ -21,18 +19,6 @@ from gml.quants.base import CHUNK
 
 SIMPLE = [t for t in ENCODED if t.name in ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0")]
 every_simple = pytest.mark.parametrize("dtype", [pytest.param(t, id=t.name) for t in SIMPLE])
-
-
-@pytest.fixture(scope="module")
-def libgguf() -> ModuleType:
-    """ggml's quantisers; they belong to the `conformance` extra."""
-    try:
-        return importlib.import_module("libgguf")
-    except ImportError:
-        reason = "libgguf, ggml's quantisers, is not installed (extra `conformance`)"
-        if os.environ.get("GML_REQUIRE_ALL"):
-            pytest.fail(reason)
-        pytest.skip(reason)
 
 
 def samples() -> dict[str, np.ndarray]:

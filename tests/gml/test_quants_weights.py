@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
-import os
 from types import ModuleType
 
 import numpy as np
@@ -57,18 +55,6 @@ def hard_weights() -> dict[str, np.ndarray]:
 
 
 VALUES, WEIGHTS = hard_values(), hard_weights()
-
-
-@pytest.fixture(scope="module")
-def libgguf() -> ModuleType:
-    """ggml's quantisers; they belong to the `conformance` extra."""
-    try:
-        return importlib.import_module("libgguf")
-    except ImportError:
-        reason = "libgguf, ggml's quantisers, is not installed (extra `conformance`)"
-        if os.environ.get("GML_REQUIRE_ALL"):
-            pytest.fail(reason)
-        pytest.skip(reason)
 
 
 @every_referenced
